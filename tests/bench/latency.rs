@@ -34,7 +34,7 @@ pub(crate) fn measure(effort: Effort) -> Vec<Figure> {
         limit.add(read.saturating_sub(written));
         let_pass(PAUSE);
         let written = write(&mut to_worker, round);
-        // It works on the message then, and nobody shall disturb it.
+        // It works on the message then, and must not be disturbed.
         let_pass(PAUSE);
         team.until_finished("reader", round);
         let taken_in = &team.entries("reader", "messages")[round - 1];

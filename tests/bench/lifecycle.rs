@@ -61,7 +61,7 @@ pub(crate) fn measure(effort: Effort) -> Vec<Figure> {
     ]
 }
 
-/// Runs `teamctl` as a process without pipes: nobody else's time is measured.
+/// Runs `teamctl` as a process without pipes: no other program's time is measured.
 pub(crate) fn run(team: &Team, args: &[&str]) {
     let mut command = team.command(env!("CARGO_BIN_EXE_teamctl"), args);
     let status = silent(&mut command).status().unwrap();

@@ -1,7 +1,7 @@
 //! A team of ten, of a hundred, of a thousand: what everything takes, and how the cost of one thing grows with the team.
 //!
-//! The cost of one thing is the processor time of the daemon and what it writes: who asks, and who is asked, is one
-//! process each, however many others there are.
+//! The cost of one thing is the processor time of the daemon and what it writes. The sender and the
+//! receiver are one process each, however many others there are.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -201,7 +201,7 @@ fn write_to_all(team: &Team, size: usize, count: usize) {
     }
 }
 
-/// Waits until everybody who runs is idle and has read all mail.
+/// Waits until each running teammate is idle and has read all mail.
 fn until_all_rest(team: &Team, size: usize) {
     let dir = TeamDir::open(&team.path("")).unwrap();
     let mut busy: BTreeSet<Name> = (0..size).map(|number| Name::new(&name(number)).unwrap()).collect();

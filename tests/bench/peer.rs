@@ -18,7 +18,7 @@ pub(crate) const FLAG: &str = "--peer";
 pub(crate) fn run(args: &[String]) -> ExitCode {
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     if args != ["exit"] {
-        // Whoever measures may be ended by Ctrl-C.
+        // The measuring program may be ended by Ctrl-C.
         nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL).unwrap();
     }
     match args[..] {
@@ -75,7 +75,7 @@ fn say(line: &str) {
     stdout.write_all(format!("{line}\n").as_bytes()).and_then(|()| stdout.flush()).unwrap();
 }
 
-/// Waits for the word of whoever measures.
+/// Waits for the line of the measuring program.
 pub(crate) fn wait_for_go() {
     say("ready");
     std::io::stdin().read_exact(&mut [0]).unwrap();
@@ -105,7 +105,7 @@ impl Peer {
         i32::try_from(self.child.id()).unwrap()
     }
 
-    /// Gives the word.
+    /// Gives the signal to begin.
     pub(crate) fn go(&mut self) {
         self.stdin.write_all(b"!").unwrap();
     }

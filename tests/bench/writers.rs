@@ -1,6 +1,6 @@
 //! Sixteen processes write one inbox at the same time, and one reader follows.
 //!
-//! The rate is that of the writers: from the word to begin until the last of them has ended. The limit is the least
+//! The rate is that of the writers: from the signal to begin until the last of them has ended. The limit is the least
 //! that appending can be: bytes that are ready, one `write` a line, and a reader that counts newlines behind its
 //! cursor. Ours makes the line from the message, writes, and looks back at the byte before and at the path; its
 //! reader parses. It must lose nothing, take nothing in twice, and keep the order of each writer.

@@ -3,7 +3,7 @@
 /// A message that the user has sent, or tried to.
 #[derive(Debug, Clone)]
 pub(crate) struct Sent {
-    /// To whom.
+    /// The receiver.
     pub(crate) to: String,
     /// Its text, which no other message has.
     pub(crate) text: String,
@@ -20,11 +20,11 @@ pub(crate) struct Ledger {
     pub(crate) approved: Vec<(String, bool)>,
     /// The plans for which `reject` was run, and whether it ended with 0.
     pub(crate) rejected: Vec<(String, bool)>,
-    /// The teammates that the user wanted to leave, by `shutdown` or `stop`. Nobody else may.
+    /// The teammates that the user wanted to leave, by `shutdown` or `stop`. No other may.
     pub(crate) asked_to_leave: Vec<String>,
-    /// Those whose model rejects the first shutdown that it is asked about.
+    /// The members whose model rejects the first shutdown that it is asked about.
     pub(crate) refuses: Vec<String>,
-    /// Those of whom the user said `--force`.
+    /// The members that the user shut down with `--force`.
     pub(crate) forced: Vec<String>,
     /// Each command, and how it ended.
     pub(crate) commands: Vec<String>,

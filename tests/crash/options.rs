@@ -19,7 +19,7 @@ pub(crate) struct Options {
     pub(crate) points: Option<(u64, u64)>,
     /// Every how many points one is tried.
     pub(crate) every: u64,
-    /// Deaths only where somebody else can see that the call was made.
+    /// Deaths only where another process can see that the call was made.
     pub(crate) visible: bool,
     /// Faults only at the calls that follow directly on a sync of this file, and at all of those: what is aimed at is an event,
     /// wherever it lies among the calls.

@@ -1,18 +1,18 @@
-//! Persist, then announce: what must last is synced before anybody else can see that it was decided.
+//! Persist, then announce: what must last is synced before another process can see that it was decided.
 //!
 //! A kill does not show a sync that is missing, only a loss of power does. The tracer sees it in each run. A sync counts when
 //! it has succeeded. The daemon's own log is the journal, a worker's its transcript:
-//! - between a write to its own log and the sync, the writer (the thread) does nothing that anybody sees: the daemon after
-//!   each write, a worker after an answer with calls, and after the end of a piece of work;
-//! - after a refused sync nobody writes to its own log again;
+//! - between a write to its own log and the sync, the writer (the thread) does nothing that another process sees: the daemon
+//!   after each write, a worker after an answer with calls, and after the end of a piece of work;
+//! - after a refused sync a process does not write to its own log again;
 //! - the journal calls nothing done that is not synced, a worker records no sent message that is not, and no command ends
 //!   well with something unsynced. What an earlier daemon has told, this one cannot know to be synced;
-//! - no life is spawned whose inbox is new, and not synced with its folder;
+//! - no incarnation is spawned whose inbox is new, and not synced with its folder;
 //! - its own log is written to only when its name lasts, and what stands there; it is cut only when what is cut off lasts aside.
 //!
 //! A death syncs nothing: what one process leaves behind, the next one of the same victim has to see to.
 //!
-//! Nor is an end journaled while somebody holds the life lock, or a keeper of that life is still at its work.
+//! An end is journaled only when the liveness lock is free, and no shim of that incarnation is still at its work.
 
 use std::fs::TryLockError;
 use std::io::ErrorKind::PermissionDenied;
@@ -77,14 +77,14 @@ impl Order {
         }
     }
 
-    /// What the daemon before has told, and the journal does not call done, nobody knows to be synced.
+    /// What the daemon before has told, and the journal does not call done, may be unsynced.
     fn take_over(&mut self) {
         let journal = lines(&std::fs::read(self.team.join("journal.jsonl")).unwrap_or_default());
         let done = journal.iter().filter_map(|line| line["done"].as_u64()).max().unwrap_or_default();
         for line in &journal {
             let Some(seq) = line["seq"].as_u64().filter(|&seq| seq > done) else { continue };
             let told = line["tell"].as_array().into_iter().flatten().filter_map(|tell| tell["to"].as_str());
-            // Whoever has no inbox any more is told nothing.
+            // A member without an inbox is told nothing.
             let inboxes = told.filter_map(|to| File::at(self.team.join(format!("inbox/{to}.jsonl"))).ok());
             inboxes.for_each(|inbox| self.unsynced.wrote(inbox, seq));
         }
@@ -140,14 +140,14 @@ impl Order {
             // Else it is gone.
             Err(error) => {
                 return (error.kind() == PermissionDenied)
-                    .then(|| format!("nobody can see what it writes to: {error}"));
+                    .then(|| format!("the test cannot see what it writes to: {error}"));
             }
         };
         if call.sort == Sort::Write {
             let bytes = usize::try_from(result).ok().filter(|&bytes| bytes > 0)?;
             return self.wrote(pid, file, bytes);
         }
-        // Whoever is interrupted tries again.
+        // A call that is interrupted is made again.
         if result < 0 && (result == i64::from(-libc::EINTR) || result <= RESTARTS) {
             return None;
         }
@@ -187,7 +187,7 @@ impl Order {
         if new.iter().any(|entry| entry["entry"] == "idle" || calls(entry).next().is_some()) {
             self.writer = Some(pid);
         }
-        // What a conversation before this one has sent, nobody goes on from.
+        // A new conversation does not go on from what an earlier one has sent.
         if new.iter().any(|entry| entry["entry"] == "life" && entry["conversation"] == entry["incarnation"]) {
             self.unsynced = Unsynced::default();
         }
@@ -206,28 +206,29 @@ impl Order {
         let spawned = new.iter().any(|line| line["record"] == "member" && line["event"] == "spawned");
         if let Some(made) = self.made.any().filter(|_| spawned) {
             return Some(format!(
-                "a life is spawned, and the folder of {made:?}, which is new, is not synced"
+                "an incarnation is spawned, and the folder of {made:?}, which is new, is not synced"
             ));
         }
         let ended = new.iter().filter(|line| line["record"] == "member" && line["event"] == "exited");
         let ended: Vec<&str> = ended.filter_map(|line| line["name"].as_str()).collect();
         if let Some(held) = ended.iter().find(|name| self.is_held(name)) {
-            return Some(format!("the end of {held} is journaled, and its life lock is held"));
+            return Some(format!("the end of {held} is journaled, and its liveness lock is held"));
         }
-        let kept = ended.iter().find_map(|name| Some((name, self.keeper_of(name)?)))?;
+        let kept = ended.iter().find_map(|name| Some((name, self.shim_of(name)?)))?;
         Some(format!("the end of {} is journaled, and {} still keeps a command", kept.0, kept.1))
     }
 
-    /// Whether somebody holds the life lock of a member. The daemon is stopped meanwhile, and no next life has begun: to try it
-    /// disturbs nobody. (`/proc/locks` does not list a lock whose taker is gone, as a dead worker is whose keeper shares it.)
+    /// Whether a process holds the liveness lock of a member. The daemon is stopped meanwhile, and no next incarnation has begun:
+    /// a try disturbs no process. (`/proc/locks` does not list a lock whose taker is gone, like
+    /// a dead worker whose shim shares it.)
     fn is_held(&self, name: &str) -> bool {
         std::fs::File::open(self.transcript(name))
             .is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
     }
 
-    /// A keeper whose worker is gone, and that is seen to hold nobody else's life lock. The daemon, which would end it, is
+    /// A shim whose worker is gone, and that holds no other member's liveness lock. The daemon, which would end it, is
     /// stopped.
-    fn keeper_of(&self, name: &str) -> Option<i32> {
+    fn shim_of(&self, name: &str) -> Option<i32> {
         let scratch = self.team.parent()?.to_string_lossy().into_owned();
         let pids = std::fs::read_dir("/proc").ok()?.flatten();
         let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -269,9 +270,9 @@ impl Order {
         self.own().is_some_and(|own| file.is_at(&own))
     }
 
-    /// Whether somebody else can see that the call was made, or what it wrote. The log (2), event counters (8 bytes)
-    /// and the pair by which a runtime hears of signals (a byte: who dies meanwhile interrupts anything) tell nobody anything;
-    /// what a worker says to the daemon promises nothing.
+    /// Whether another process can see that the call was made, or what it wrote. The log (2), event counters (8 bytes) and the
+    /// pair by which a runtime hears of signals (a byte: a death interrupts any call) tell another process nothing. What a
+    /// worker says to the daemon promises nothing.
     fn is_seen(&self, call: &Call) -> bool {
         match call.sort {
             Sort::Change => true,
@@ -297,7 +298,7 @@ fn calls(entry: &Value) -> impl Iterator<Item = &Value> {
     content.into_iter().flatten().filter(|block| block["type"] == "tool_use")
 }
 
-/// Whether an entry says that a call has sent its message. (A notice that is owed is tried again, and need not last yet.)
+/// Whether an entry says that a call has sent its message. (A pending notice is tried again, and need not last yet.)
 fn has_sent(entry: &Value, log: &[u8]) -> bool {
     let well = entry["entry"] == "result" && entry["is_error"] != true && entry["owed"].is_null();
     well && lines(log)

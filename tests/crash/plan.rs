@@ -20,7 +20,7 @@ use crate::tracer::{self, Point, Seen};
 pub(crate) struct Job {
     /// What is done.
     pub(crate) scenario: &'static Scenario,
-    /// Whose calls are counted.
+    /// The victim: the calls of its processes are counted.
     pub(crate) victim: Victim,
     /// What happens; none: it is only counted.
     pub(crate) point: Option<Point>,
@@ -113,7 +113,7 @@ fn can_trace() -> Result<(), String> {
     Err("the tracer knows the registers of Linux on x86_64 alone".to_owned())
 }
 
-/// Nothing was run: that is no success, unless somebody has said so.
+/// Nothing was run: that is no success, unless an option allows it.
 fn refused(why: &str) -> ExitCode {
     if std::env::var_os(SKIP).is_some_and(|value| value == "1") {
         println!("crash: {why}: nothing was run, as {SKIP}=1 asks");
@@ -141,7 +141,7 @@ fn count(dry: &[Job], threads: usize) -> (Vec<(Job, Seen)>, u64) {
         true
     });
     let mut seen = seen.into_inner().unwrap();
-    // Whoever ended first: a seed is to choose the same points again.
+    // In whatever order they ended: a seed is to choose the same points again.
     seen.sort_by_key(|(job, _)| (job.scenario.name, job.victim));
     (seen, failed.into_inner().unwrap())
 }

@@ -5,7 +5,7 @@ use nix::libc;
 /// What a system call does, as far as faults differ by it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sort {
-    /// Looks at something, or lets go of it: nobody else sees a difference.
+    /// Looks at something, or closes it: no other process sees a difference.
     Look,
     /// Reads from a descriptor.
     Read,
@@ -19,7 +19,7 @@ pub(crate) enum Sort {
     Make,
     /// Takes a connection.
     Accept,
-    /// Sends to, or connects with, somebody.
+    /// Sends to, or connects with, another process.
     Talk,
     /// Changes a directory, or a file's length: needs room on the disk.
     Change,
@@ -36,7 +36,7 @@ pub(crate) enum Sort {
 }
 
 impl Sort {
-    /// Tells whether anybody else can see that the call was made.
+    /// Tells whether another process can see that the call was made.
     pub(crate) fn is_seen(self) -> bool {
         !matches!(self, Self::Look | Self::Read | Self::Wait | Self::Make)
     }

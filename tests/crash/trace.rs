@@ -37,7 +37,7 @@ impl<'a> Trace<'a> {
         Self { tracer, leader, inside, files, live: false, over: false, ended: None }
     }
 
-    /// Sees the process through until it is gone, or let go; how it ended, if it did.
+    /// Traces the process until it is gone, or released. Returns how it ended, if it did.
     pub(crate) fn run(mut self) -> Option<Option<i32>> {
         loop {
             match waitpid(Pid::from_raw(-1), Some(WaitPidFlag::__WALL | WaitPidFlag::__WNOTHREAD)) {

@@ -1,4 +1,4 @@
-//! The tracer: counts the system calls of a victim, over all its threads and lives, and makes the fault happen.
+//! The tracer: counts the system calls of a victim, over all its threads and incarnations, and makes the fault happen.
 //!
 //! It lives in threads of the test, each of which traces one process. It reads and writes registers alone, and
 //! looks up which files their descriptors are: no memory is read.
@@ -39,7 +39,7 @@ pub(crate) struct Point {
 pub(crate) struct Seen {
     /// How many calls each fault could have happened to.
     pub(crate) counts: BTreeMap<Fault, u64>,
-    /// The numbers, among the calls to be killed at, of those that somebody else can see.
+    /// The numbers, among the calls to be killed at, of those that another process can see.
     pub(crate) visible: Vec<u64>,
     /// The call at which the fault (first) happened.
     pub(crate) fired: Option<String>,
@@ -52,21 +52,21 @@ pub(crate) struct Seen {
     counting: bool,
     /// The file was synced that faults are to follow on, and no call has followed yet.
     synced: bool,
-    /// Nobody is traced any more.
+    /// No process is traced any more.
     pub(crate) over: bool,
     hits: u64,
 }
 
 /// What became of a process that called.
 ///
-/// While it is held, nobody else may wait for it, though it is a child of this test: a wait would take its stops away.
+/// While it is held, no other thread may wait for it, though it is a child of this test: a wait would take its stops away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Held {
     /// It is traced.
     Yes,
     /// It was killed, and is not gone yet.
     Dying,
-    /// It was let go: who started it waits for it.
+    /// It was released: its parent waits for it.
     Released,
     /// It has ended with this exit code, or by a signal.
     Ended(Option<i32>),
@@ -134,12 +134,12 @@ impl Tracer {
         self.seen().clone()
     }
 
-    /// Waits until whoever is being killed is gone.
+    /// Waits until the process that is being killed is gone.
     pub(crate) fn until_killed(&self) {
         assert!(poll_until(&mut || !self.seen().held.values().any(|held| *held == Held::Dying)));
     }
 
-    /// Whether the fault has happened, and who comes after is watched, too.
+    /// Whether the fault has happened, and its successor is watched, too.
     pub(crate) fn watches_on(&self) -> bool {
         let seen = self.seen();
         seen.fired.is_some() && !seen.over
@@ -178,8 +178,8 @@ impl Tracer {
         self.scratch.join(TEAM).join(file)
     }
 
-    /// Kills the one at the other end, and waits until it is gone: whoever is told that the victim has ended finds neither.
-    /// Nobody is signalled who is not seen to be of this team.
+    /// Kills the one at the other end, and waits until it is gone: once the victim is reported as ended, neither is there.
+    /// Only a process that is seen to be of this team is signalled.
     pub(crate) fn end_the_other(&self) {
         let roster = std::fs::read(self.team("config.json")).unwrap_or_default();
         let roster: serde_json::Value = serde_json::from_slice(&roster).unwrap_or_default();
@@ -232,7 +232,7 @@ impl Tracer {
             return None;
         }
         if seen.hits + 1 >= point.at + point.fault.lasts() {
-            // Whoever lives on, or comes after it, is watched: what follows must be in order, too.
+            // A process that lives on, or comes after it, is watched: what follows must be in order, too.
             seen.counting = false;
         }
         if self.victim == Victim::Ctl {

@@ -21,7 +21,7 @@ impl Truth {
         Self { journal, roster: serde_json::from_slice(&read("config.json")).unwrap_or_default() }
     }
 
-    /// Whether the life of a teammate had ended that was asked last to leave.
+    /// Whether the incarnation that was asked last to leave had ended.
     pub(crate) fn has_left(&self, name: &str) -> bool {
         let asked = self.journal.iter().rev().find_map(|line| match &line.record {
             Record::Request(record) if record.request.kind == Kind::Shutdown => {
@@ -31,16 +31,16 @@ impl Truth {
         });
         let ended = |line: &Line| match &line.record {
             Record::Member(record) if record.event == MemberEvent::Exited => {
-                let life = record.ended_incarnation.unwrap_or(record.member.incarnation);
+                let incarnation = record.ended_incarnation.unwrap_or(record.member.incarnation);
                 record.member.name.as_str() == name
-                    && asked.is_some_and(|request| request.incarnation == life)
+                    && asked.is_some_and(|request| request.incarnation == incarnation)
             }
             _ => false,
         };
         self.journal.iter().any(ended)
     }
 
-    /// Whether a life of a teammate after that one was up.
+    /// Whether an incarnation of a teammate after that one was up.
     pub(crate) fn is_up(&self, name: &str, after: i64) -> bool {
         let members = self.roster["members"].as_array().into_iter().flatten();
         let mut found = members.filter(|member| member["name"] == name);

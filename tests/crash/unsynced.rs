@@ -20,7 +20,7 @@ impl File {
     /// Looks it up.
     ///
     /// # Errors
-    /// The process is gone, or lets nobody look.
+    /// The process is gone, or cannot be looked into.
     pub(crate) fn of(pid: Pid, descriptor: u64) -> io::Result<Self> {
         let link = PathBuf::from(format!("/proc/{pid}/fd/{descriptor}"));
         Ok(Self { identity: identity(&link)?, path: link.read_link()? })

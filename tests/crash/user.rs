@@ -23,7 +23,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Sends a message to all. The command says whom it has reached: whoever runs, if it ends well.
+    /// Sends a message to all. The command says whom it has reached: all that run, if it ends well.
     pub(crate) fn broadcast(&mut self, text: &str) -> Checked {
         let attempt = |stage: &mut Self, number| {
             stage.revive()?;
@@ -38,17 +38,16 @@ impl Stage {
             for sent in &mut stage.ledger.sent[at..] {
                 sent.told = words.contains(&&*sent.to);
             }
-            let passed_over = stage
-                .running()
-                .into_iter()
-                .find(|life| said.is_done() && before.contains(life) && !words.contains(&&*life.0));
+            let passed_over = stage.running().into_iter().find(|incarnation| {
+                said.is_done() && before.contains(incarnation) && !words.contains(&&*incarnation.0)
+            });
             hold(passed_over.is_none(), || format!("a broadcast passed {passed_over:?} over: {said:?}"))?;
             Ok(said)
         };
-        self.achieve("tell everybody", attempt, |_| false).map(drop)
+        self.achieve("tell all", attempt, |_| false).map(drop)
     }
 
-    /// The lives that the roster shows as running, and that do: nobody may have noticed an end.
+    /// The incarnations that the roster shows as running, and that do: an end may be unnoticed so far.
     fn running(&self) -> Vec<(String, i64)> {
         let names = ["alice", "bob"].into_iter().filter(|name| {
             let pid = self.member(name)["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok());
@@ -71,9 +70,9 @@ impl Stage {
                 return false;
             }
             let taken = stage.taken_since_the_beginning(name);
-            let of_the_life_before = |text: &str| text == "of the first life";
+            let is_for_the_first = |text: &str| text == "of the first incarnation";
             sent.iter().all(|text| {
-                of_the_life_before(text) || taken.iter().any(|message| message["content"] == text.as_str())
+                is_for_the_first(text) || taken.iter().any(|message| message["content"] == text.as_str())
             })
         })
     }
@@ -82,13 +81,13 @@ impl Stage {
     pub(crate) fn caught_up(&self, name: &str) -> bool {
         let Some(last) = self.team.transcript(name).pop() else { return false };
         let Ok(entry) = serde_json::from_value::<Entry>(last) else { return false };
-        // A torn tail is nobody's message yet.
+        // A torn tail is no message yet.
         let inbox = self.team.file(&format!("inbox/{name}.jsonl"));
         let length = inbox.rfind('\n').map_or(0, |at| at as u64 + 1);
         entry.inbox.offset == length && Name::new(name).is_ok_and(|name| entry.event.is_rest(&name))
     }
 
-    /// All that a teammate has taken in, in all its lives.
+    /// All that a teammate has taken in, in all its incarnations.
     pub(crate) fn taken_since_the_beginning(&self, name: &str) -> Vec<Value> {
         let entries = self.team.transcript(name);
         entries

@@ -45,7 +45,7 @@ fn an_idle_worker_outlives_the_daemon_and_is_adopted() {
     assert!(!is_alive(pid));
     assert_eq!(team.member("alice")["status"], "shutdown");
     team.teamd(["stop"]).ok();
-    team.until_nobody_is_left();
+    team.until_no_process_is_left();
 }
 
 /// Failure 22 (CC#73670, CC#79569).
@@ -134,7 +134,7 @@ fn a_verdict_whose_daemon_died_right_after_still_reaches_the_worker() {
 }
 
 #[test]
-fn a_pending_shutdown_outlives_the_daemon_and_so_does_the_command_that_waits_for_it() {
+fn a_pending_shutdown_and_its_waiting_command_outlive_the_daemon() {
     let team = Team::started();
     team.spawn("alice", "/bash until [ -e go ]; do sleep 0.02; done");
     team.wait_for("alice", "working");
@@ -175,7 +175,7 @@ fn a_shutdown_that_is_forced_later_is_forced_by_the_next_daemon_too() {
 
 /// A teammate that agreed to go comes back (a window that a search of a model of the protocol found).
 #[test]
-fn a_worker_whose_shutdown_was_approved_and_that_left_while_no_daemon_ran_has_shut_down() {
+fn an_approved_worker_that_left_while_no_daemon_ran_has_shut_down() {
     let team = Team::started();
     team.spawn("alice", "");
     team.spawn("bob", "");
@@ -200,11 +200,11 @@ fn a_worker_whose_shutdown_was_approved_and_that_left_while_no_daemon_ran_has_sh
     );
     assert_eq!(team.status("bob"), "idle");
     team.teamd(["stop"]).ok();
-    team.until_nobody_is_left();
+    team.until_no_process_is_left();
 }
 
 #[test]
-fn a_worker_whose_shutdown_was_approved_hears_of_it_from_the_next_daemon_and_leaves() {
+fn an_approved_worker_is_released_by_the_next_daemon() {
     let team = Team::started();
     team.spawn("alice", "");
     let pid = team.pid("alice");
@@ -238,7 +238,7 @@ fn a_worker_whose_shutdown_was_approved_hears_of_it_from_the_next_daemon_and_lea
 }
 
 #[test]
-fn a_worker_that_died_while_no_daemon_ran_is_recorded_with_an_unknown_exit() {
+fn a_worker_that_died_while_no_daemon_ran_has_an_unknown_exit() {
     let team = Team::started();
     team.spawn("alice", "");
     team.spawn("bob", "");
@@ -254,7 +254,7 @@ fn a_worker_that_died_while_no_daemon_ran_is_recorded_with_an_unknown_exit() {
         (&Value::Null, &Value::Null),
         "{member}"
     );
-    // Its environment is gone with the daemon that had it: nobody starts it with a wrong one, and it is said why.
+    // Its environment is gone with the daemon that had it: it is not started with a wrong one, and the journal says why.
     assert_eq!(member["incarnation"], 1);
     assert!(team.teamctl(["status", "alice"]).ok().stdout.contains("environment"));
     team.until("it to be told", || {
@@ -265,7 +265,7 @@ fn a_worker_that_died_while_no_daemon_ran_is_recorded_with_an_unknown_exit() {
 }
 
 #[test]
-fn a_worker_that_was_told_to_end_while_no_daemon_ran_is_recorded_as_its_own_record_says() {
+fn a_worker_ended_while_no_daemon_ran_is_recorded_as_its_transcript_says() {
     let team = Team::started();
     team.spawn("alice", "");
     let pid = team.pid("alice");
@@ -277,7 +277,7 @@ fn a_worker_that_was_told_to_end_while_no_daemon_ran_is_recorded_as_its_own_reco
     assert_eq!(team.status("alice"), "killed", "the roster shows what the start has told");
     let ending = team.journal().into_iter().find(|line| line["event"] == "ending").unwrap();
     assert_eq!(ending["ending"], "sigterm", "the journal tells why");
-    // A later life that dies without a word of its own has crashed.
+    // A later incarnation that dies without a word of its own has crashed.
     team.teamctl(["spawn", "alice", "--resume", "--restart", "never"]).ok();
     signal(team.pid("alice"), Signal::SIGKILL);
     team.wait_for("alice", "crashed");
@@ -303,8 +303,8 @@ fn a_start_says_in_one_line_who_ended_what_expired_and_what_was_torn() {
     assert_eq!(run.stdout.lines().count(), 2, "{run:?}");
 }
 
-/// Nobody is dead because a lock is not seen: it went with the file that it is on.
-fn is_adopted_and_lives_once(meddle: impl FnOnce(&Team)) {
+/// A worker is not dead because its lock is not seen: the lock went with its file.
+fn is_adopted_and_runs_once(meddle: impl FnOnce(&Team)) {
     let team = Team::started();
     team.spawn("alice", "");
     let pid = team.pid("alice");
@@ -323,16 +323,16 @@ fn is_adopted_and_lives_once(meddle: impl FnOnce(&Team)) {
 }
 
 #[test]
-fn a_worker_whose_transcript_was_moved_is_adopted_and_lives_once() {
-    is_adopted_and_lives_once(|team| {
+fn a_worker_whose_transcript_was_moved_is_adopted_and_runs_once() {
+    is_adopted_and_runs_once(|team| {
         std::fs::rename(team.path("transcript/alice.jsonl"), team.root().join("moved")).unwrap();
     });
 }
 
 /// As `sed -i` and editors do.
 #[test]
-fn a_worker_whose_transcript_was_replaced_is_adopted_and_lives_once() {
-    is_adopted_and_lives_once(|team| {
+fn a_worker_whose_transcript_was_replaced_is_adopted_and_runs_once() {
+    is_adopted_and_runs_once(|team| {
         let (transcript, edited) = (team.path("transcript/alice.jsonl"), team.root().join("edited"));
         std::fs::copy(&transcript, &edited).unwrap();
         std::fs::rename(edited, transcript).unwrap();
@@ -360,7 +360,7 @@ fn a_stop_that_was_cut_off_is_no_stop_for_the_next_daemon() {
 /// The daemon is killed again and again, at any moment, while people spawn, send and shut down.
 /// Failure 17 (a vendor's CLI, measured; gastown#736 (142 processes, 56 GB)).
 #[test]
-fn whenever_the_daemon_is_killed_nobody_is_started_twice_or_left_behind() {
+fn a_killed_daemon_starts_no_worker_twice_and_leaves_none_behind() {
     let team = Team::started();
     for round in 0..8_u64 {
         let name = format!("m{round}");
@@ -372,7 +372,7 @@ fn whenever_the_daemon_is_killed_nobody_is_started_twice_or_left_behind() {
         // It is done, or it is not, and the roster says which.
         let _either = spawn.finish();
     }
-    team.until("every life to be decided", || {
+    team.until("every incarnation to be decided", || {
         let roster = team.roster();
         let settled = |member: &Value| matches!(member["status"].as_str(), Some("idle" | "crashed"));
         roster["members"].as_array().unwrap().iter().all(settled)
@@ -387,14 +387,14 @@ fn whenever_the_daemon_is_killed_nobody_is_started_twice_or_left_behind() {
     };
     team.until("the workers to be those of the roster", || workers() == recorded);
     team.teamd(["stop"]).ok();
-    team.until_nobody_is_left();
+    team.until_no_process_is_left();
     // Every prompt ran once at the most.
     let ran = std::fs::read_to_string(team.root().join("pids")).unwrap_or_default().lines().count();
     assert!(ran <= members.len(), "{ran} of {}", members.len());
 }
 
 #[test]
-fn a_life_that_was_decided_but_never_begun_is_not_begun_by_the_next_daemon() {
+fn an_incarnation_that_never_began_is_not_begun_by_the_next_daemon() {
     let team = Team::started();
     team.spawn("alice", "/write_file ran.txt x");
     team.until("alice to have run", || team.made("ran.txt"));
@@ -430,12 +430,12 @@ fn an_inbox_line_that_a_killed_daemon_owed_is_written_by_the_next_one() {
     team.teamctl(["shutdown", "alice", "--no-wait"]).ok();
     let id = team.last_request("shutdown");
     team.kill_daemon();
-    let owed = team.inbox("alice").pop().unwrap();
+    let notice = team.inbox("alice").pop().unwrap();
     team.put("inbox/alice.jsonl", &inbox);
     team.teamd(["start"]).ok();
     let of_the_request =
         || team.inbox("alice").into_iter().filter(|line| line["request_id"] == *id).collect::<Vec<_>>();
-    assert_eq!(of_the_request(), [owed]);
+    assert_eq!(of_the_request(), [notice]);
     // A further restart does not write it a second time.
     team.kill_daemon();
     team.teamd(["start"]).ok();
@@ -454,7 +454,7 @@ fn a_worker_that_the_journal_does_not_know_leaves() {
     team.kill_daemon();
     std::fs::remove_file(team.path("journal.jsonl")).unwrap();
     team.teamd(["start"]).ok();
-    // With all its threads: the last of them lets go of the lock.
+    // With all its threads: the last of them releases the lock.
     team.until("the unknown worker to leave", || !is_alive(pid) && transcript.try_lock_shared().is_ok());
     // Not by its end: what another test starts just then has a copy of this descriptor for a moment.
     transcript.unlock().unwrap();
@@ -463,7 +463,7 @@ fn a_worker_that_the_journal_does_not_know_leaves() {
 }
 
 #[test]
-fn whoever_waits_goes_on_waiting_while_a_daemon_begins() {
+fn a_waiting_command_goes_on_waiting_while_a_daemon_begins() {
     let team = Team::started();
     team.spawn("alice", "");
     team.kill_daemon();

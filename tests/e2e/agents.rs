@@ -21,7 +21,7 @@ fn held() -> Value {
 
 // Evidence 27: a handshake by model costs 4 model calls elsewhere.
 #[test]
-fn an_idle_teammate_leaves_without_a_model_call_and_a_busy_one_with_at_most_one() {
+fn a_shutdown_costs_no_model_call_when_idle_and_at_most_one_when_busy() {
     for api in BOTH {
         let server = ModelServer::start();
         let team = server.team();
@@ -45,7 +45,7 @@ fn an_idle_teammate_leaves_without_a_model_call_and_a_busy_one_with_at_most_one(
 
 // Evidence 1: answered in prose, or with the wrong id.
 #[test]
-fn a_rejection_of_the_model_is_recorded_and_a_wrong_id_is_told_the_right_one() {
+fn a_models_rejection_is_recorded_and_a_wrong_id_is_corrected() {
     let server = ModelServer::start();
     server.calls("bash", held());
     let team = server.team();
@@ -92,7 +92,7 @@ fn a_plan_suspends_the_turn_and_its_verdict_is_the_result_of_the_call() {
     }
 }
 
-// CC#27265, evidence 12: nobody approves their own plan.
+// CC#27265, evidence 12: an author does not approve its own plan.
 #[test]
 fn a_teammate_cannot_approve_its_own_plan() {
     let server = ModelServer::start();
@@ -177,7 +177,7 @@ fn a_long_conversation_is_cut_keeps_its_task_and_stays_valid() {
         assert!(last.body.to_string().len() < 12_000 * 8);
         assert_eq!(team.notices("alice")[0]["content"], "counted");
         // A conversation that was cut is gone on with after a crash, as it was.
-        team.kill_and_wait_for_the_next_life("alice");
+        team.kill_and_wait_for_restart("alice");
         team.send("alice", "and now?");
         team.until_finished("alice", 2);
         assert!(server.last().mentions("SUMMARY: the numbers") && server.last().mentions("and now?"));
@@ -185,7 +185,7 @@ fn a_long_conversation_is_cut_keeps_its_task_and_stays_valid() {
 }
 
 #[test]
-fn a_full_context_is_no_dead_end_also_where_the_service_says_so_first_and_cannot_summarise() {
+fn a_full_context_is_cut_even_where_the_service_cannot_summarise() {
     for api in BOTH {
         let server = ModelServer::answering(move |request| {
             if request.body.to_string().len() > 60_000 {
@@ -272,7 +272,7 @@ fn a_teammate_whose_context_is_full_answers_a_shutdown() {
 
 // CC#23620, evidence 28: no resume after a crash.
 #[test]
-fn a_conversation_that_was_killed_in_a_call_goes_on_and_knows_that_it_may_have_run() {
+fn a_conversation_killed_in_a_call_goes_on_and_knows_it_may_have_run() {
     for api in BOTH {
         let server = ModelServer::start();
         let two = Reply::call("bash", held()).and_call("bash", json!({"command": "echo second >> ran"}));
@@ -280,7 +280,7 @@ fn a_conversation_that_was_killed_in_a_call_goes_on_and_knows_that_it_may_have_r
         let team = server.team();
         spawn(&team, &["--model", api.model()], "work");
         team.until_held();
-        team.kill_and_wait_for_the_next_life("alice");
+        team.kill_and_wait_for_restart("alice");
         team.until_finished("alice", 1);
         assert!(server.last().mentions("may have run") && server.last().mentions("not run"));
         assert!(!team.root().join("ran").exists());
@@ -295,7 +295,7 @@ fn a_conversation_that_was_killed_in_a_call_goes_on_and_knows_that_it_may_have_r
 }
 
 #[test]
-fn what_the_workspace_says_to_agents_and_who_is_there_stands_in_the_instructions() {
+fn the_instructions_hold_the_workspace_guide_and_the_team() {
     for (file, api) in [("AGENTS.md", Api::Anthropic), ("CLAUDE.md", Api::OpenAi)] {
         let server = ModelServer::start();
         let team = server.team();
@@ -316,7 +316,7 @@ fn what_the_workspace_says_to_agents_and_who_is_there_stands_in_the_instructions
 
 // However long it is: it stands in every prompt, and cannot be cut out like a conversation.
 #[test]
-fn a_guide_that_is_longer_than_the_window_is_cut_told_so_and_stays_as_it_is() {
+fn a_guide_that_is_longer_than_the_window_is_cut_with_a_note() {
     for api in BOTH {
         let server = ModelServer::start();
         server.calls("bash", json!({"command": "echo 'All of it is new.' > AGENTS.md; seq 300"}));
@@ -361,7 +361,7 @@ fn a_person_says_what_shall_happen_and_the_team_does_it() {
         );
         let plan = team.until_planned("alice");
         assert_eq!(team.text("sum.txt"), "2 + 2 = 5\n");
-        // No terminal: the lead agent is told that a person is needed, and so is whoever reads along.
+        // No terminal: the lead agent is told that a person is needed, and so is each reader of the output.
         let refused = || team.results("lead").iter().any(|result| result["is_error"] == true);
         team.until("the lead to be told", refused);
         team.teamctl(["approve", &plan]).ok();

@@ -41,7 +41,7 @@ fn a_log_that_has_grown_large_begins_anew_and_one_older_file_stays() {
 }
 
 #[test]
-fn behind_a_snapshot_a_verdict_is_known_and_damage_is_found_by_doctor_alone() {
+fn a_start_behind_a_snapshot_knows_verdicts_and_leaves_damage_to_doctor() {
     const PLANS: u32 = 2_000;
     let team = Team::started();
     team.teamd(["stop"]).ok();
@@ -67,7 +67,7 @@ fn behind_a_snapshot_a_verdict_is_known_and_damage_is_found_by_doctor_alone() {
 }
 
 #[test]
-fn a_start_and_a_verdict_take_as_long_with_a_long_journal_as_with_a_short_one() {
+fn a_long_journal_slows_neither_a_start_nor_a_verdict() {
     let time = |act: &dyn Fn()| {
         let begin = Instant::now();
         act();

@@ -1,4 +1,4 @@
-//! A cgroup for each life: what it is for holds with and without, and nothing that is another's is touched.
+//! A cgroup for each incarnation: what it is for holds with and without, and nothing that is another's is touched.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use crate::support::{Run, Team, is_alive, signal};
 /// A command that leaves a process which neither its parent nor its session leads to.
 const DAEMONISES: &str = "/bash setsid --fork sleep 600; (setsid sleep 600 &) ; touch begun; sleep 600";
 
-/// A started team in which each life gets a cgroup; none where the machine has none to give, which is told.
+/// A started team in which each incarnation gets a cgroup; none where the machine has none to give, which is told.
 fn team() -> Option<Team> {
     let team = Team::new();
     if !team.has_cgroups() {
@@ -45,21 +45,21 @@ fn exit(team: &Team, name: &str) -> Value {
     team.member(name)["exit"].clone()
 }
 
-fn keeper_of(worker: i32) -> i32 {
+fn shim_of(worker: i32) -> i32 {
     children(worker).into_iter().find(|&pid| command_line(pid).contains(" shim ")).unwrap()
 }
 
-/// Kills a worker and its keeper so that neither sees the other's end. The keeper first: with its worker's end its group is
+/// Kills a worker and its shim so that neither sees the other's end. The shim first: with its worker's end its group is
 /// orphaned, and the kernel lets what is stopped in such a group go on (`setpgid(2)`).
 fn kill_together(worker: i32) {
-    let both = [keeper_of(worker), worker];
+    let both = [shim_of(worker), worker];
     for which in [Signal::SIGSTOP, Signal::SIGKILL] {
         both.iter().for_each(|&pid| signal(pid, which));
     }
 }
 
 #[test]
-fn each_life_has_a_cgroup_with_all_that_it_starts_and_none_is_left_after_the_end() {
+fn each_incarnation_has_a_cgroup_for_all_its_processes_until_its_end() {
     let Some(team) = team() else { return };
     spawn_daemonising(&team, "alice");
     team.spawn("bob", "");
@@ -67,13 +67,13 @@ fn each_life_has_a_cgroup_with_all_that_it_starts_and_none_is_left_after_the_end
     assert_eq!(alice, team.cgroup().unwrap().join("alice.1"));
     assert_eq!(members(&bob), [team.pid("bob")]);
     let inside = members(&alice);
-    for pid in [team.pid("alice"), keeper_of(team.pid("alice"))].into_iter().chain(sleeping(&team)) {
+    for pid in [team.pid("alice"), shim_of(team.pid("alice"))].into_iter().chain(sleeping(&team)) {
         assert!(inside.contains(&pid), "{pid}: {inside:?}");
     }
     assert!(!inside.contains(&team.daemon_pid()));
     let text = team.teamctl(["status", "bob"]).ok().stdout;
     assert!(text.contains(bob.to_str().unwrap()), "{text}");
-    team.kill_and_wait_for_the_next_life("bob");
+    team.kill_and_wait_for_restart("bob");
     assert_eq!((bob.exists(), team.cgroup_of("bob")), (false, bob.with_file_name("bob.2")));
     team.teamctl(["shutdown", "--all", "--force", "--timeout", "0"]).ok();
     assert_eq!(
@@ -104,7 +104,7 @@ fn the_whole_tree_of_a_killed_worker_is_ended_and_counted_with_and_without_a_cgr
 }
 
 #[test]
-fn what_worker_and_keeper_leave_that_are_killed_together_is_ended_and_counted_with_and_without_a_cgroup() {
+fn orphans_of_a_killed_worker_and_shim_end_with_and_without_a_cgroup() {
     all_is_ended_and_counted(kill_together);
 }
 
@@ -127,7 +127,7 @@ fn an_adopted_life_keeps_its_cgroup_and_what_died_while_no_daemon_ran_is_emptied
     let (alice, bob) = (team.cgroup_of("alice"), team.cgroup_of("bob"));
     team.kill_daemon();
     kill_together(team.pid("alice"));
-    // To the daemon they would have come; now nobody but their cgroup leads to them.
+    // To the daemon they would have come; now only their cgroup leads to them.
     team.until_gone("alice", team.pid("alice"));
     assert_eq!(sleeping(&team).len(), 3);
     let started = team.teamd(["--json", "start"]).ok().json();
@@ -173,7 +173,7 @@ fn start_elsewhere(team: &Team) -> Option<(Run, PathBuf)> {
 }
 
 #[test]
-fn a_daemon_that_stands_in_another_cgroup_finds_the_lives_of_the_one_before() {
+fn a_daemon_in_another_cgroup_finds_the_workers_of_the_one_before() {
     let Some(team) = team() else { return };
     spawn_daemonising(&team, "alice");
     let before = team.cgroup_of("alice");
@@ -187,7 +187,7 @@ fn a_daemon_that_stands_in_another_cgroup_finds_the_lives_of_the_one_before() {
     assert_eq!(exit(&team, "alice")["emptied"], "cgroup");
     assert_eq!((sleeping(&team), before.parent().unwrap().exists()), (Vec::new(), false));
     team.teamd(["stop"]).ok();
-    team.until_nobody_is_left();
+    team.until_no_process_is_left();
     // Whatever of the team was there is gone: else it could not be removed.
     team.until("the other cgroup to be empty", || std::fs::remove_dir(&elsewhere).is_ok());
 }
@@ -206,7 +206,7 @@ fn start_reading_only(team: &Team) -> Option<Run> {
 }
 
 #[test]
-fn where_cgroups_can_be_read_only_nobody_is_left_and_the_kernel_says_so() {
+fn where_cgroups_are_read_only_the_kernel_still_says_that_none_is_left() {
     let Some(team) = team() else { return };
     spawn_daemonising(&team, "alice");
     team.kill_daemon();

@@ -53,7 +53,7 @@ fn what_a_paused_answer_cost_counts_though_it_fails_or_is_broken_off() {
     assert_eq!((team.entries("alice", "paid").len(), team.answers("alice")), (1, 0));
     all_is_counted(&team, &server);
     assert!(team.teamctl(["transcript", "alice"]).ok().stdout.contains("no answer"));
-    // The one after the last pause is paid, too.
+    // The call after the last pause is counted, too.
     for _ in 0..=10 {
         server.replies(piece());
     }
@@ -69,11 +69,11 @@ fn what_a_paused_answer_cost_counts_though_it_fails_or_is_broken_off() {
     team.teamctl(["interrupt", "alice"]).ok();
     team.until_finished("alice", 3);
     assert_eq!(last_reason(&team), "interrupted");
-    let paid = team.entries("alice", "paid");
-    let recorded: u64 = paid.iter().map(|entry| told(&entry["usage"])).sum();
+    let usage = team.entries("alice", "paid");
+    let recorded: u64 = usage.iter().map(|entry| told(&entry["usage"])).sum();
     assert_eq!(recorded, before + billed(&server.requests()[14..15]));
-    // The next life finds it in the transcript.
-    team.kill_and_wait_for_the_next_life("alice");
+    // The next incarnation finds it in the transcript.
+    team.kill_and_wait_for_restart("alice");
     team.send("alice", "and at last?").ok();
     team.until_finished("alice", 4);
     let all = recorded + billed(&server.requests()[16..]);

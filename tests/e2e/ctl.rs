@@ -23,9 +23,9 @@ fn error(run: &Run) -> Value {
 }
 
 #[test]
-fn spawn_tells_who_runs() {
+fn spawn_shows_the_new_teammate() {
     let team = Team::started();
-    // Whoever named no model is told which one it is: once.
+    // A user who named no model is told which one it is: once.
     assert!(team.teamctl(["spawn", "carol"]).ok().stderr.contains("script"));
     assert_eq!(team.teamctl(["spawn", "eve"]).ok().stderr, "");
     let spawned = team.json(["spawn", "alice", "--role", "coder"]);
@@ -338,7 +338,7 @@ fn a_forgotten_member_is_off_the_roster_and_its_files_are_kept() {
     assert_eq!(team.member("alice"), Value::Null);
     team.teamctl(["forget", "alice"]).exits(4);
     team.teamctl(["send", "--queue", "alice", "hi"]).exits(4);
-    // The name is free for somebody else.
+    // The name is free for another teammate.
     team.spawn("alice", "");
     assert!(team.transcript("alice").len() == 1 && team.inbox("alice").is_empty());
 }

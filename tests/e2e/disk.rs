@@ -64,12 +64,12 @@ fn fails_and_recovers(team: &Team, fill: impl Fn(), free: impl Fn()) {
     team.teamd(["stop"]).ok();
     let seqs: Vec<_> = team.journal().iter().map(|line| line["seq"].as_u64().unwrap()).collect();
     assert!(seqs.iter().copied().eq(1..=seqs.len() as u64), "{seqs:?}");
-    team.until_nobody_is_left();
+    team.until_no_process_is_left();
 }
 
-/// ENOSPC: a short write, the daemon lives, space returns, and the next line is glued to the torn one.
+/// ENOSPC: a short write, the daemon stays, space returns, and the next line is glued to the torn one.
 #[test]
-fn a_disk_that_is_full_for_the_daemon_changes_nothing_and_is_recovered_from() {
+fn a_full_disk_changes_nothing_and_the_daemon_recovers() {
     let team = Team::started();
     let pid = team.daemon_pid();
     let journal = team.path("journal.jsonl");
@@ -109,7 +109,7 @@ fn what_is_done_stays_done_when_the_line_after_it_cannot_be_written() {
     limit_files(pid, Some(team.file("journal.jsonl").len() + 9));
     team.teamctl(["spawn", "alice"]).exits(1);
     limit_files(pid, None);
-    // Her files are in the archive, and nobody is told that they are not.
+    // Her files are in the archive, and no output says that they are not.
     team.teamctl(["spawn", "alice"]).ok();
 }
 
@@ -139,7 +139,7 @@ fn a_limit_on_the_size_of_files_does_not_end_the_daemon() {
 
 /// It says what went wrong, as it does on a full disk, and the half of a line that it left does no harm.
 #[test]
-fn a_limit_on_the_size_of_files_does_not_end_a_command_or_a_worker_unsaid() {
+fn a_file_size_limit_ends_no_command_or_worker_without_a_reason() {
     let team = Team::started();
     team.spawn("alice", "");
     team.teamctl(["send", "alice", "one"]).ok();
@@ -152,7 +152,7 @@ fn a_limit_on_the_size_of_files_does_not_end_a_command_or_a_worker_unsaid() {
         assert_eq!(said.code, Some(1), "{said:?}");
         assert!(said.stderr.contains("error: ") && said.stderr.contains("hint: "), "{said:?}");
     }
-    // Her transcript has no room: she ends, and says why; the next life takes the message in.
+    // Her transcript has no room: she ends, and says why; the next incarnation takes the message in.
     let pid = team.pid("alice");
     limit_files(
         pid,
@@ -161,12 +161,12 @@ fn a_limit_on_the_size_of_files_does_not_end_a_command_or_a_worker_unsaid() {
     // She may end at it before her end can be looked up.
     let sent = team.teamctl(["send", "alice", "/write_file three.txt 3"]);
     assert!(sent.is_done() || sent.code == Some(7) && sent.stderr.contains("is not known"), "{sent:?}");
-    team.until("her next life", || {
+    team.until("her next incarnation", || {
         team.member("alice")["incarnation"] == 2 && team.root().join("three.txt").exists()
     });
     assert!(team.file("log/alice.log").contains("cannot write the transcript"));
     let taken = team.transcript("alice").iter().filter(|entry| entry["entry"] == "messages").count();
-    assert_eq!(taken, 2, "what could not be sent is in nobody's inbox");
+    assert_eq!(taken, 2, "what could not be sent is in no inbox");
     // What is printed into a file is written there, too.
     for command in ["start", "status", "stop"] {
         let into_file =
@@ -249,6 +249,6 @@ fn a_disk_that_is_full_for_all_loses_nothing_that_was_acknowledged() {
     team.teamd(["start"]).ok();
     team.wait_for("late", "idle");
     team.teamd(["stop", "--force"]).ok();
-    team.until_nobody_is_left();
+    team.until_no_process_is_left();
     drop(disk);
 }

@@ -71,7 +71,7 @@ impl Report {
     }
 }
 
-/// A team with mail and work behind it, and nobody who runs.
+/// A team with mail and work behind it, in which no process runs.
 fn at_rest() -> Team {
     let team = Team::started();
     team.spawn("alice", "/bash echo one\n/bash echo two");
@@ -116,13 +116,13 @@ fn a_team_that_works_raises_no_alarm() {
 fn where_nothing_is_wrong_nothing_is_said_and_without_a_team_neither() {
     let team = at_rest();
     examine(&team, &[]).is_clean();
-    let nobody = Team::new();
-    examine(&nobody, &["--fix"]).is_clean();
-    assert!(!nobody.path("").exists(), "looking makes nothing");
+    let empty = Team::new();
+    examine(&empty, &["--fix"]).is_clean();
+    assert!(!empty.path("").exists(), "looking makes nothing");
 }
 
 #[test]
-fn a_daemon_that_was_killed_leaves_workers_whom_the_next_one_adopts() {
+fn a_killed_daemon_leaves_workers_that_the_next_one_adopts() {
     let team = Team::started();
     team.spawn("alice", "");
     team.kill_daemon();
@@ -177,7 +177,7 @@ fn a_journal_that_cannot_be_read_further_up_is_named_and_left_alone() {
 }
 
 #[test]
-fn a_roster_that_is_damaged_is_made_from_the_journal_and_the_old_one_kept() {
+fn a_damaged_roster_is_made_from_the_journal_and_the_old_one_kept() {
     let team = at_rest();
     let before = team.roster();
     let mut forged = before.clone();
@@ -252,9 +252,9 @@ fn inboxes_that_cannot_be_read_as_they_stand_are_told() {
     report.has("inboxes", "note", "ends with 13 bytes without a newline");
     report.has_only("inboxes");
     assert!(team.file("inbox/alice.jsonl").ends_with("{\"type\":\"mess"), "nothing is cut");
-    team.put("inbox/nobody.jsonl", "");
-    chmod(&team.path("inbox/nobody.jsonl"), 0o600);
-    examine(&team, &[]).has("inboxes", "note", "an inbox of nobody");
+    team.put("inbox/zoe.jsonl", "");
+    chmod(&team.path("inbox/zoe.jsonl"), 0o600);
+    examine(&team, &[]).has("inboxes", "note", "an inbox of zoe");
 }
 
 #[test]
@@ -304,7 +304,7 @@ fn transcripts_with_a_foreign_hand_in_them_are_told() {
     examine(&team, &[]).has("transcripts", "note", "ends with 7 bytes without a newline");
 }
 
-/// Something that looks like a worker of this team, and whom nobody knows.
+/// A process that looks like a worker of this team, and that no record names.
 fn impostor(team: &Team) -> Running {
     std::fs::File::create(team.root().join("run")).unwrap().write_all(b"read line\n").unwrap();
     let dir = team.path("").canonicalize().unwrap();
@@ -322,7 +322,7 @@ fn impostor(team: &Team) -> Running {
 }
 
 #[test]
-fn a_worker_that_nobody_knows_is_named_and_ended_only_when_told_to_and_without_a_daemon() {
+fn an_unknown_worker_is_named_and_ended_only_on_request_without_a_daemon() {
     let team = at_rest();
     let mut ghost = impostor(&team);
     let report = examine(&team, &[]);
@@ -341,7 +341,7 @@ fn a_worker_that_nobody_knows_is_named_and_ended_only_when_told_to_and_without_a
 }
 
 #[test]
-fn a_stranger_who_holds_a_life_lock_is_named() {
+fn a_stranger_that_holds_a_liveness_lock_is_named() {
     let team = at_rest();
     let transcript = std::fs::File::open(team.path("transcript/alice.jsonl")).unwrap();
     transcript.lock().unwrap();

@@ -194,5 +194,5 @@ fn the_tour_of_the_readme_prints_what_it_says() {
         }
         assert_eq!(actual.next(), None, "$ {command}\nprints more than the README says:\n{}", run.stdout);
     }
-    team.until_nobody_is_left();
+    team.until_no_process_is_left();
 }

@@ -35,7 +35,7 @@ fn a_torn_last_line_of_the_journal_is_set_aside_and_said() {
 
 /// Found by reading: the next line was glued to it.
 #[test]
-fn what_somebody_writes_into_the_journal_of_a_daemon_that_runs_is_set_aside() {
+fn what_others_write_into_the_journal_of_a_running_daemon_is_set_aside() {
     let team = Team::started();
     for (name, foreign) in [("alice", "a cat"), ("bob", "walked\n"), ("carol", "\n\n")] {
         let mut journal = std::fs::OpenOptions::new().append(true).open(team.path("journal.jsonl")).unwrap();
@@ -77,7 +77,7 @@ fn a_journal_that_is_unreadable_further_up_is_refused_and_left_as_it_is() {
         // What can be read from the files still is.
         assert_eq!(team.json(["status"])["members"][0]["name"], "alice");
     }
-    team.until_nobody_is_left();
+    team.until_no_process_is_left();
     // Mended, all is as before.
     team.put("journal.jsonl", &good);
     team.teamd(["start"]).ok();
@@ -87,7 +87,7 @@ fn a_journal_that_is_unreadable_further_up_is_refused_and_left_as_it_is() {
 
 /// Failure 20 (A, measured; CC#29127, CC#29143).
 #[test]
-fn a_roster_that_is_missing_empty_or_cut_is_written_anew_and_the_old_one_kept() {
+fn a_missing_or_damaged_roster_is_written_anew_and_the_old_one_kept() {
     let team = Team::started();
     team.spawn("alice", "");
     let pid = team.pid("alice");
@@ -110,7 +110,7 @@ fn a_roster_that_is_missing_empty_or_cut_is_written_anew_and_the_old_one_kept() 
     std::fs::remove_file(team.path("config.json")).unwrap();
     team.teamd(["start"]).ok();
     assert_eq!(team.pid("alice"), pid);
-    // While the daemon lives, too: the next change writes it.
+    // While the daemon runs, too: the next change writes it.
     std::fs::remove_file(team.path("config.json")).unwrap();
     team.teamctl(["shutdown", "alice"]).ok();
     assert_eq!(team.status("alice"), "shutdown");

@@ -15,7 +15,7 @@ fn hurried() -> Team {
 }
 
 #[track_caller]
-fn nobody_but_the_daemon(team: &Team) {
+fn only_the_daemon_runs(team: &Team) {
     assert_eq!(team.processes(), [team.daemon_pid()]);
 }
 
@@ -39,7 +39,7 @@ fn a_busy_worker_is_ended_with_all_that_it_runs() {
     team.until_held();
     let result = team.shutdown("alice", &["--force", "--timeout", "0"], 0);
     assert_eq!(result["outcome"], "killed", "{result}");
-    nobody_but_the_daemon(&team);
+    only_the_daemon_runs(&team);
     // What the user ended is not started again.
     assert_eq!(
         (team.status("alice"), team.member("alice")["incarnation"].clone()),
@@ -63,7 +63,7 @@ fn a_rejection_is_overruled() {
     team.until_asked("alice");
     team.release();
     assert_eq!(asking.finish().ok().json()["results"][0]["outcome"], "killed");
-    nobody_but_the_daemon(&team);
+    only_the_daemon_runs(&team);
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn a_joining_command_brings_its_force() {
 
 /// Failure 2 (CC#60199, CC#49671, CC#74638).
 #[test]
-fn a_worker_that_was_let_go_and_stays_is_ended_without_force() {
+fn a_worker_that_was_released_and_stays_is_ended_without_force() {
     // Between her line and what she says of it, no disk is waited for.
     let team = Team::new().with("TEAM_GRACE", "300ms").with("TEAM_DURABILITY", "process");
     team.teamd(["start"]).ok();
@@ -103,6 +103,6 @@ fn a_worker_that_was_let_go_and_stays_is_ended_without_force() {
     signal(worker, Signal::SIGSTOP);
     signal(daemon, Signal::SIGCONT);
     assert_eq!(asking.finish().ok().json()["results"][0]["outcome"], "killed");
-    nobody_but_the_daemon(&team);
+    only_the_daemon_runs(&team);
     assert_eq!(team.request(&id)["status"], "approved");
 }

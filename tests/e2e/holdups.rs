@@ -1,4 +1,4 @@
-//! Nobody holds anybody else up: not one odd inbox, not a flood, not a stopped daemon, not a start beside a stop.
+//! No process holds up another: not by one odd inbox, a flood, a stopped daemon, or a start beside a stop.
 
 use std::io::Write;
 
@@ -51,7 +51,7 @@ fn an_inbox_that_cannot_be_written_keeps_nothing_from_the_others() {
 }
 
 #[test]
-fn a_lock_on_an_inbox_holds_nobody_up() {
+fn a_lock_on_an_inbox_holds_up_no_command() {
     let team = Team::started();
     team.spawn("alice", "");
     let locked = ["alice", "lead"].map(|name| {
@@ -67,7 +67,7 @@ fn a_lock_on_an_inbox_holds_nobody_up() {
 }
 
 #[test]
-fn a_flood_of_bad_lines_to_the_lead_keeps_nobody_waiting() {
+fn a_flood_of_bad_lines_to_the_lead_keeps_no_command_waiting() {
     let team = Team::started();
     team.spawn("alice", "");
     let flood = "not a message\n".repeat(20_000);
@@ -92,7 +92,7 @@ fn sigterm_to_a_worker_counts_also_when_the_daemon_hears_of_its_end_first() {
 
 /// As a terminal that is closed, or a machine that is shut down, does it.
 #[test]
-fn sigterm_to_everybody_at_once_ends_all_and_starts_nobody_again() {
+fn sigterm_to_all_processes_at_once_ends_all_and_restarts_none() {
     let team = Team::started();
     team.spawn("alice", "");
     team.spawn("bob", "/bash touch started; sleep 600");
@@ -100,7 +100,7 @@ fn sigterm_to_everybody_at_once_ends_all_and_starts_nobody_again() {
     let (daemon, workers) = (team.daemon_pid(), ["alice", "bob"].map(|name| team.pid(name)));
     workers.iter().chain([&daemon]).for_each(|&pid| signal(pid, Signal::SIGTERM));
     team.until("the daemon to be gone", || !is_alive(daemon));
-    team.until_nobody_is_left();
+    team.until_no_process_is_left();
     for name in ["alice", "bob"] {
         let status = team.status(name);
         assert!(["killed", "shutdown"].contains(&status.as_str()), "{name} is {status}");

@@ -11,8 +11,8 @@ use serde_json::json;
 use crate::support::process::is_root;
 use crate::support::{Run, Team, is_alive};
 
-/// A user that is nobody on this machine.
-const SOMEBODY: u32 = 12_345;
+/// A user id that no user of this machine has.
+const ANOTHER_USER: u32 = 12_345;
 
 /// `teamd start` must fail with a reason and a hint.
 #[track_caller]
@@ -27,12 +27,12 @@ fn the_team_directory_of_another_user_is_not_served() {
     let team = Team::new();
     let foreign = if is_root() {
         std::fs::create_dir(team.path("")).unwrap();
-        chown(&team.path(""), Some(Uid::from_raw(SOMEBODY)), None).unwrap();
+        chown(&team.path(""), Some(Uid::from_raw(ANOTHER_USER)), None).unwrap();
         team.path("")
     } else {
         PathBuf::from("/")
     };
-    let owner = if is_root() { SOMEBODY } else { 0 };
+    let owner = if is_root() { ANOTHER_USER } else { 0 };
     let dir = foreign.to_str().unwrap();
     for said in [
         team.teamd(["--team-dir", dir, "start"]).exits(1),
@@ -60,7 +60,7 @@ fn a_file_in_the_place_of_the_team_directory_is_said() {
 
 /// A link planted in the team directory must neither be written through nor read through.
 #[test]
-fn a_planted_link_is_refused_at_the_start_and_nothing_is_written_through_it() {
+fn a_planted_link_is_refused_at_the_start_and_never_written_through() {
     for planted in
         ["inbox/lead.jsonl", "config.json", "journal.jsonl", "log/teamd.log", "log", "run", "inbox"]
     {
@@ -83,7 +83,7 @@ fn a_planted_link_is_refused_at_the_start_and_nothing_is_written_through_it() {
         } else {
             assert_eq!(std::fs::read_to_string(&outside).unwrap(), "precious");
         }
-        team.until_nobody_is_left();
+        team.until_no_process_is_left();
     }
 }
 
@@ -121,7 +121,7 @@ pub(crate) fn make_fifo(at: &Path) {
 }
 
 #[test]
-fn a_fifo_in_the_place_of_an_inbox_blocks_nobody() {
+fn a_fifo_in_the_place_of_an_inbox_blocks_no_process() {
     let team = Team::started();
     team.spawn("alice", "");
     team.spawn("bob", "");
@@ -129,7 +129,7 @@ fn a_fifo_in_the_place_of_an_inbox_blocks_nobody() {
     fifo("inbox/alice.jsonl");
     let said = team.teamctl(["send", "alice", "hello"]).exits(1);
     assert!(said.stderr.contains("is not a regular file"), "{said:?}");
-    // The daemon owes alice a line (bob's end), cannot write it, and serves on.
+    // The daemon has a pending notice for alice (bob's end), cannot write it, and serves on.
     team.teamctl(["shutdown", "bob"]).ok();
     team.spawn("carol", "");
     team.teamctl(["shutdown", "alice"]).ok();
@@ -144,12 +144,12 @@ fn a_fifo_in_the_place_of_an_inbox_blocks_nobody() {
 }
 
 /// Runs `teamd` as an ordinary user, from a copy that this user can reach.
-fn teamd_as_somebody(team: &Team, args: &[&str]) -> std::process::Output {
+fn teamd_as_another_user(team: &Team, args: &[&str]) -> std::process::Output {
     let Some(scratch) = team.root().parent() else { panic!("no scratch directory") };
     let copy = scratch.join("teamd");
     if !copy.exists() {
         // By another process: a descriptor that is open for writing here could be inherited by what another test
-        // starts just then, and nobody could run the copy.
+        // starts just then, and the copy could not be run.
         let programs = [env!("CARGO_BIN_EXE_teamd"), env!("CARGO_BIN_EXE_team-worker")];
         assert!(team.command("cp", programs).arg(scratch).status().unwrap().success());
     }
@@ -157,7 +157,7 @@ fn teamd_as_somebody(team: &Team, args: &[&str]) -> std::process::Output {
         return team.command(copy.to_str().unwrap(), args).output().unwrap();
     }
     std::fs::set_permissions(scratch, std::fs::Permissions::from_mode(0o755)).unwrap();
-    let (uid, gid) = (format!("--reuid={SOMEBODY}"), format!("--regid={SOMEBODY}"));
+    let (uid, gid) = (format!("--reuid={ANOTHER_USER}"), format!("--regid={ANOTHER_USER}"));
     let mut command = team.command("setpriv", [&uid, &gid, "--clear-groups"]);
     command.arg(copy).args(args).env("TMPDIR", "/tmp").output().unwrap()
 }
@@ -165,7 +165,7 @@ fn teamd_as_somebody(team: &Team, args: &[&str]) -> std::process::Output {
 /// Gives a directory to the ordinary user, if the tests run as root.
 fn give(path: &Path, mode: u32) {
     if is_root() {
-        chown(path, Some(Uid::from_raw(SOMEBODY)), None).unwrap();
+        chown(path, Some(Uid::from_raw(ANOTHER_USER)), None).unwrap();
     }
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
 }
@@ -175,14 +175,14 @@ fn a_read_only_directory_is_said() {
     let team = Team::new();
     give(&team.home(), 0o755);
     let fails = |team: &Team, reason: &str| {
-        let out = teamd_as_somebody(team, &["start", "--adopt", ".team"]);
+        let out = teamd_as_another_user(team, &["start", "--adopt", ".team"]);
         let stderr = String::from_utf8_lossy(&out.stderr).into_owned();
         assert_eq!(out.status.code(), Some(1), "{stderr}");
         assert!(stderr.contains("error: ") && stderr.contains(".team"), "{stderr}");
         assert!(stderr.contains(reason), "{stderr}");
     };
     give(team.root(), 0o555);
-    let out = teamd_as_somebody(&team, &["start"]);
+    let out = teamd_as_another_user(&team, &["start"]);
     let stderr = String::from_utf8_lossy(&out.stderr);
     assert!(out.status.code() == Some(1) && stderr.contains("error: cannot make "), "{stderr}");
     assert!(!team.path("").exists());
@@ -194,29 +194,29 @@ fn a_read_only_directory_is_said() {
     // So that the scratch directory can be removed.
     give(&team.path(""), 0o700);
     // And an ordinary user's own directory works.
-    let out = teamd_as_somebody(&team, &["start"]);
+    let out = teamd_as_another_user(&team, &["start"]);
     assert!(out.status.success(), "{out:?}");
-    let out = teamd_as_somebody(&team, &["stop"]);
+    let out = teamd_as_another_user(&team, &["stop"]);
     assert!(out.status.success(), "{out:?}");
 }
 
 #[test]
-fn a_deleted_team_directory_ends_everybody() {
+fn a_deleted_team_directory_ends_all_processes() {
     let team = Team::started();
     team.spawn("alice", "");
     let (daemon, alice) = (team.daemon_pid(), team.pid("alice"));
     std::fs::rename(team.path(""), team.root().join("gone")).unwrap();
-    // Moved away is not gone: it still lives there, and is believed there when a person says so.
+    // Moved away is not gone: it still runs there, and is believed there when a person says so.
     team.teamctl(["--team-dir", "gone", "status"]).exits(6);
     assert!(team.teamd(["start", "--adopt", "gone"]).ok().stdout.contains("already running"));
     let moved = team.json(["--team-dir", "gone", "status"]);
     assert_eq!(moved["daemon"]["pid"], daemon);
     assert_eq!(moved["members"][0]["status"], json!("idle"));
-    // Who still writes there can win against one removal, not against each.
+    // A process that still writes there can win against one removal, not against each.
     team.until("the directory to be deleted", || {
         drop(std::fs::remove_dir_all(team.root().join("gone")));
         !team.root().join("gone").exists()
     });
-    team.until("everybody to be gone", || !is_alive(daemon) && !is_alive(alice));
-    team.until_nobody_is_left();
+    team.until("all processes to be gone", || !is_alive(daemon) && !is_alive(alice));
+    team.until_no_process_is_left();
 }

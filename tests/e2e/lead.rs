@@ -1,7 +1,7 @@
 //! The lead agent: a worker like the others, with the tools of the lead, that hears what its team says.
 
 mod compaction;
-mod lives;
+mod incarnations;
 mod plans;
 
 use nix::sys::signal::Signal;
@@ -52,14 +52,14 @@ fn what_the_daemon_refuses_is_told_with_the_way_on() {
     team.spawn("alice", "");
     let results = team.lead_does(
         "/spawn_teammate alice coder x\n/spawn_teammate Bob coder x\n/spawn_teammate lead boss x\n\
-         /shutdown_request nobody\n/shutdown_request lead\n/shutdown_response ffffffff\n/send_message lead me\n\
+         /shutdown_request zoe\n/shutdown_request lead\n/shutdown_response ffffffff\n/send_message lead me\n\
          /plan_approval {\"plan\":\"mine\"}\n/plan_approval ffffffff approve",
     );
     let expected = [
         "alice is running already (take another name, or `teamctl shutdown alice` first)",
         "\"Bob\" is not a name",
         "the name \"lead\" is reserved",
-        "no such teammate: nobody (the team has alice, lead)",
+        "no such teammate: zoe (the team has alice, lead)",
         "that is you: name a teammate",
         "no such request: ffffffff",
         "a message to yourself goes nowhere",
@@ -133,12 +133,12 @@ fn protocol_lines_and_what_is_for_the_person_cost_no_model_call() {
     team.teamctl(["wait", "lead", "--for", "idle"]).ok();
     assert_eq!(team.answers("lead"), 0);
     let taken: Vec<_> = team.taken_in("lead").iter().map(|line| line["type"].clone()).collect();
-    assert_eq!(taken, ["teammate_terminated"], "news for the next turn");
+    assert_eq!(taken, ["teammate_terminated"], "mail for the next turn");
     assert!(!team.made("forged"));
 }
 
 #[test]
-fn a_shutdown_that_the_lead_agent_asks_for_ends_in_a_real_exit_that_it_hears_of() {
+fn a_shutdown_by_the_lead_agent_ends_in_a_real_exit_that_it_hears_of() {
     let team = team();
     team.spawn("alice", "");
     team.spawn_rejecting("bob", "still writing");
@@ -184,7 +184,7 @@ fn a_teammate_that_stays_though_a_person_asked_is_the_persons_matter() {
     team.teamctl(["wait", "lead", "--for", "idle"]).ok();
     assert_eq!(team.answers("lead"), 0);
     assert_eq!(heard(&team, "shutdown_response").unwrap()["asked_by"], Value::Null);
-    // It is news for the next turn.
+    // It is mail for the next turn.
     team.lead_does("/list_teammates");
     assert!(team.taken_in("lead").iter().any(|line| line["type"] == "shutdown_response"));
 }

@@ -1,4 +1,4 @@
-//! What people and programs do to the files of a team while it runs is noticed and mended, and never believed.
+//! What people and programs do to the files of a team while it runs is noticed and repaired, and never believed.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -13,7 +13,7 @@ fn log(team: &Team) -> String {
 }
 
 #[test]
-fn a_roster_that_is_deleted_or_damaged_is_written_anew_and_nobody_answers_from_nothing() {
+fn a_deleted_or_damaged_roster_is_written_anew_and_no_answer_is_empty() {
     let team = Team::started();
     team.spawn("alice", "");
     let config = team.path("config.json");
@@ -43,7 +43,7 @@ fn a_roster_that_is_deleted_or_damaged_is_written_anew_and_nobody_answers_from_n
 }
 
 #[test]
-fn a_journal_that_is_deleted_or_replaced_under_the_daemon_is_written_again() {
+fn a_journal_deleted_or_replaced_under_the_daemon_is_written_again() {
     let team = Team::started();
     team.spawn("alice", "");
     let before = team.file("journal.jsonl");
@@ -105,7 +105,7 @@ fn a_stop_waits_for_no_longer_than_was_asked_and_names_who_holds_it_up() {
     let said = team.teamd(["stop", "--timeout", "8s"]).exits(5);
     assert!(said.stderr.contains("it waits for alice") && said.stderr.contains("--force"), "{said:?}");
     signal(pid, Signal::SIGCONT);
-    team.until_nobody_is_left();
+    team.until_no_process_is_left();
 }
 
 #[test]
@@ -115,10 +115,10 @@ fn stops_at_the_same_time_all_end_well() {
     let stops: Vec<_> = (0..3).map(|_| team.start_teamd(["stop"])).collect();
     for stop in stops {
         let ended = stop.finish();
-        // Whoever came when it was over already finds no daemon.
+        // A command that came when it was over already finds no daemon.
         assert!(matches!(ended.code, Some(0 | 6)), "{ended:?}");
     }
-    team.until_nobody_is_left();
+    team.until_no_process_is_left();
 }
 
 #[test]
@@ -148,12 +148,12 @@ fn a_name_whose_files_cannot_be_archived_is_an_error_that_says_so() {
 }
 
 #[test]
-fn how_a_life_ended_is_told_also_when_the_next_one_has_begun() {
+fn how_an_incarnation_ended_is_told_also_when_the_next_one_has_begun() {
     let team = Team::started();
     for _ in 0..10 {
         team.spawn("alice", "");
         let shutdown = team.start_teamctl(["--json", "shutdown", "alice"]);
-        team.until("the next life", || team.teamctl(["spawn", "alice"]).is_done());
+        team.until("the next incarnation", || team.teamctl(["spawn", "alice"]).is_done());
         let told: serde_json::Value = serde_json::from_str(&shutdown.finish().ok().stdout).unwrap();
         assert_eq!(
             (&told["results"][0]["outcome"], &told["results"][0]["exit"]["code"]),

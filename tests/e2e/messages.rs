@@ -1,4 +1,4 @@
-//! Messages: each one arrives, once, in order, whoever writes, is killed, or writes nonsense in between.
+//! Messages: each one arrives, once, in order, even if processes are killed or write nonsense in between.
 
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use crate::support::look::HELD;
 use crate::support::process::{let_pass, stat};
 use crate::support::{Team, signal};
 
-/// A message that nobody's orders are in: the script model takes what other members send as text.
+/// A message without orders: the script model takes what other members send as text.
 fn text(from: &str, content: &str) -> String {
     json!({ "type": "message", "from": from, "content": content }).to_string()
 }
@@ -129,17 +129,23 @@ fn a_worker_that_is_killed_while_it_reads_takes_every_line_in_once() {
     const LINES: usize = 1500;
     let team = Team::started();
     team.spawn("alice", "");
-    for life in 1..=3 {
-        let from = format!("w{life}");
+    for incarnation in 1..=3 {
+        let from = format!("w{incarnation}");
         let mut writer = foreign_writer(&team, "alice", &from, LINES);
         team.until("alice to read", || !contents_from(&team, "alice", &from).is_empty());
         signal(team.pid("alice"), Signal::SIGKILL);
-        team.until("the next life", || team.incarnation("alice") == life + 1 && team.pid("alice") > 0);
+        team.until("the next incarnation", || {
+            team.incarnation("alice") == incarnation + 1 && team.pid("alice") > 0
+        });
         assert!(writer.wait().unwrap().success());
         team.until_caught_up("alice");
     }
-    for life in 1..=3 {
-        assert_eq!(contents_from(&team, "alice", &format!("w{life}")), numbers(LINES), "life {life}");
+    for incarnation in 1..=3 {
+        assert_eq!(
+            contents_from(&team, "alice", &format!("w{incarnation}")),
+            numbers(LINES),
+            "incarnation {incarnation}"
+        );
     }
 }
 
@@ -158,7 +164,7 @@ fn an_inbox_that_a_foreign_reader_empties_is_read_from_its_new_beginning() {
 }
 
 #[test]
-fn an_inbox_that_was_emptied_and_filled_again_is_read_from_its_new_beginning() {
+fn an_inbox_that_was_emptied_and_refilled_is_read_from_its_beginning() {
     let team = Team::started();
     team.spawn("alice", "");
     team.echo("alice", &text("bob", "old"));
@@ -176,7 +182,7 @@ fn an_inbox_that_was_emptied_and_filled_again_is_read_from_its_new_beginning() {
 
 /// Failure 8 (CC#68410, CC#32276, CC#25694).
 #[test]
-fn a_message_to_a_name_that_is_not_on_the_roster_is_refused_and_makes_no_file() {
+fn a_message_to_an_unknown_name_is_refused_and_makes_no_file() {
     let team = Team::started();
     team.spawn("alice", "");
     let refused = team.teamctl(["send", "ghost", "hello"]).exits(4);
@@ -195,7 +201,7 @@ fn a_message_to_a_name_that_is_not_on_the_roster_is_refused_and_makes_no_file() 
 
 /// Failure 8 (CC#68410, CC#32276, CC#25694).
 #[test]
-fn a_message_to_an_ended_member_is_refused_unless_it_may_wait_for_the_next_life() {
+fn a_message_to_an_ended_member_is_refused_unless_it_may_be_queued() {
     let team = Team::started();
     team.spawn("alice", "");
     team.shutdown("alice", &[], 0);
@@ -211,7 +217,7 @@ fn a_message_to_an_ended_member_is_refused_unless_it_may_wait_for_the_next_life(
 
 /// Failure 9 (CC#63684).
 #[test]
-fn five_thousand_messages_are_delivered_and_the_next_costs_what_the_first_did() {
+fn five_thousand_messages_arrive_and_the_next_costs_what_the_first_did() {
     let team = Team::started();
     team.spawn("alice", "");
     // Nothing is behind him: what the machine does at the same time costs him as much.
@@ -255,7 +261,7 @@ fn a_message_reaches_the_model_between_two_tool_calls() {
     let team = Team::started();
     team.spawn("alice", &format!("{HELD}\n/bash echo second\n/bash echo third"));
     team.until_held();
-    team.echo("alice", &text("bob", "news"));
+    team.echo("alice", &text("bob", "a note"));
     team.send("alice", "/bash echo fourth");
     team.release();
     team.until_finished("alice", 1);
@@ -266,14 +272,14 @@ fn a_message_reaches_the_model_between_two_tool_calls() {
         .filter(|kind| ["answer", "result", "messages"].contains(&kind.as_str()))
         .collect();
     assert_eq!(kinds[..4], ["answer", "result", "messages", "answer"]);
-    assert!(team.has_taken_in("alice", "news"));
+    assert!(team.has_taken_in("alice", "a note"));
     // What was ordered in the middle belongs to the same piece of work.
     assert_eq!(team.results("alice")[3]["content"].as_str().unwrap().trim(), "fourth");
     assert_eq!(team.notices("alice").len(), 1);
 }
 
 #[test]
-fn who_cannot_be_told_the_result_is_told_not_to_repeat_the_command() {
+fn a_client_that_may_miss_the_result_is_told_not_to_repeat_the_command() {
     let team = Team::started();
     team.spawn("alice", "");
     let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
@@ -286,7 +292,7 @@ fn who_cannot_be_told_the_result_is_told_not_to_repeat_the_command() {
 }
 
 #[test]
-fn a_broadcast_reaches_everybody_who_runs_once() {
+fn a_broadcast_reaches_each_running_teammate_once() {
     let team = Team::started();
     for name in ["alice", "bob", "carol"] {
         team.spawn(name, "");
@@ -355,9 +361,9 @@ fn each_piece_of_work_ends_with_one_notice() {
     assert_eq!(notices[0]["summary"], "first line");
     assert_eq!(notices[0]["content"], "first line\nsecond line");
     assert_eq!(notices[1]["summary"], "ä".repeat(200));
-    // A life that begins with all work done says nothing.
+    // An incarnation that begins with all work done says nothing.
     signal(team.pid("alice"), Signal::SIGKILL);
-    team.until("the next life", || {
+    team.until("the next incarnation", || {
         team.member("alice")["incarnation"] == 2 && team.status("alice") == "idle"
     });
     team.does("alice", "third");
@@ -381,16 +387,16 @@ fn the_end_of_a_teammate_is_told_to_all_and_starts_no_turn() {
 }
 
 #[test]
-fn a_line_that_was_written_twice_is_taken_in_once_and_leaves_nothing_unread() {
+fn a_line_that_was_written_twice_is_consumed_once() {
     let team = Team::started();
     team.spawn("alice", "");
     let line = r#"{"id":"01939b1e-0000-7000-8000-000000000001","type":"message","from":"user","content":"/bash echo once >> ran"}"#;
     team.echo("alice", line);
     team.until("her to have worked", || team.text("ran") == "once\n");
     team.wait_for("alice", "idle");
-    // What she knows of it must be what her transcript says: it is read by the next life, too.
+    // What she knows of it must be what her transcript says: it is read by the next incarnation, too.
     signal(team.pid("alice"), Signal::SIGKILL);
-    team.until("the next life", || {
+    team.until("the next incarnation", || {
         team.member("alice")["incarnation"] == 2 && team.status("alice") == "idle"
     });
     team.echo("alice", line);
@@ -449,13 +455,13 @@ fn an_idle_team_uses_no_processor_time() {
         of(team.daemon_pid()) + of(team.pid("alice"))
     };
     // A hundredth of a second is a tick; one may have been begun before. What follows the work may not be over yet, and
-    // each looks at its files now and then; but whoever polls is never quiet.
+    // each looks at its files now and then; but a process that polls is never quiet.
     let is_quiet = || {
         let before = ticks();
         let_pass(Duration::from_millis(700));
         ticks() <= before + 1
     };
-    team.until("nobody to do anything", is_quiet);
+    team.until("all processes to be quiet", is_quiet);
     assert!((0..4).filter(|_| is_quiet()).count() >= 3);
 }
 

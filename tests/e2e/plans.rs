@@ -64,9 +64,11 @@ fn a_plan_whose_worker_is_killed_stands_in_the_leads_inbox_once() {
         team.inbox("lead").into_iter().filter(plan).collect()
     };
     let before = plans();
-    for life in 2..=3 {
+    for incarnation in 2..=3 {
         signal(team.pid("alice"), Signal::SIGKILL);
-        team.until("the next life", || team.incarnation("alice") == life && team.pid("alice") > 0);
+        team.until("the next incarnation", || {
+            team.incarnation("alice") == incarnation && team.pid("alice") > 0
+        });
         team.wait_for("alice", "awaiting_approval");
     }
     team.teamctl(["approve", &id]).ok();
@@ -94,7 +96,7 @@ fn waiting_for_a_verdict_costs_no_model_call_and_the_verdict_wakes() {
 
 /// Failure 13 (A, B).
 #[test]
-fn a_rejected_plan_leaves_the_gate_closed_and_a_revised_one_is_a_new_request() {
+fn a_rejected_plan_keeps_the_gate_closed_and_a_revision_is_a_new_request() {
     let team =
         planner(&format!("/plan_approval First\n{CHANGES}\n/plan_approval Second\n/write_file new.txt y"));
     let first = team.until_planned("alice");
@@ -154,9 +156,9 @@ fn a_request_is_answered_once_and_by_its_own_command() {
     let unknown = team.teamctl(["approve", "zzzz"]).exits(4);
     assert!(unknown.stderr.contains("hint: "), "{unknown:?}");
     team.teamctl(["approve", &plan]).ok();
-    // The same answer again is no error: whoever lost the connection may repeat it.
+    // The same answer again is no error: a command that lost the connection may repeat it.
     team.teamctl(["approve", &plan]).ok();
-    // Other words would reach nobody.
+    // Other words would reach no reader.
     let more = team.teamctl(["approve", &plan, "--feedback", "mind the tests"]).exits(7);
     assert!(more.stderr.contains("teamctl send alice"), "{more:?}");
     let second = team.teamctl(["reject", &plan]).exits(7);
@@ -240,7 +242,7 @@ fn asking_for_a_plan_lets_a_running_command_end_and_returns_then() {
 }
 
 #[test]
-fn a_teammate_that_waits_for_a_verdict_leaves_when_asked_and_its_plan_expires() {
+fn a_shutdown_during_a_wait_for_a_verdict_expires_the_plan() {
     let team = planner("/plan_approval Drop the cache\n/write_file new.txt x");
     let id = team.until_planned("alice");
     let answers = team.answers("alice");
@@ -253,7 +255,7 @@ fn a_teammate_that_waits_for_a_verdict_leaves_when_asked_and_its_plan_expires() 
 
 #[test]
 fn an_interrupted_wait_for_a_verdict_ends_with_the_plan() {
-    // Crash window I22: a later approval opens the gate for nobody's plan.
+    // Crash window I22: a later approval opens the gate for no plan.
     let team = planner("/plan_approval Drop the cache\n/write_file new.txt x");
     let id = team.until_planned("alice");
     team.teamctl(["interrupt", "alice"]).ok();
@@ -267,11 +269,11 @@ fn an_interrupted_wait_for_a_verdict_ends_with_the_plan() {
 }
 
 #[test]
-fn a_pending_plan_survives_the_death_of_its_author_and_its_approval_opens_the_gate() {
+fn a_pending_plan_survives_its_author_and_its_approval_opens_the_gate() {
     let team = planner("/plan_approval Drop the cache\n/write_file new.txt x");
     let id = team.until_planned("alice");
     signal(team.pid("alice"), Signal::SIGKILL);
-    team.until("the next life", || team.member("alice")["incarnation"] == 2);
+    team.until("the next incarnation", || team.member("alice")["incarnation"] == 2);
     team.wait_for("alice", "awaiting_approval");
     assert_eq!(team.requests("plan_approval").len(), 1);
     assert_eq!(
@@ -287,12 +289,12 @@ fn a_pending_plan_survives_the_death_of_its_author_and_its_approval_opens_the_ga
 }
 
 #[test]
-fn a_plan_that_is_answered_while_its_author_is_dead_is_carried_out_by_the_next_life() {
+fn a_plan_approved_while_its_author_is_dead_is_carried_out_after_restart() {
     let team = planner("/plan_approval Drop the cache\n/write_file new.txt x");
     for round in 1..=3 {
         let id = team.until_planned("alice");
         signal(team.pid("alice"), Signal::SIGKILL);
-        // At once: before, while or after the daemon starts the next life.
+        // At once: before, while or after the daemon starts the next incarnation.
         team.teamctl(["approve", &id]).ok();
         team.until("the change", || team.text("new.txt") == "x");
         assert_eq!(team.requests("plan_approval").len(), round);
@@ -305,7 +307,7 @@ fn a_plan_that_is_answered_while_its_author_is_dead_is_carried_out_by_the_next_l
 }
 
 #[test]
-fn a_plan_whose_author_crashed_for_good_is_submitted_anew_when_the_author_is_resumed() {
+fn a_resumed_author_submits_the_plan_of_a_final_crash_anew() {
     let team = Team::started();
     let orders = "/plan_approval Drop the cache\n/write_file new.txt made";
     team.teamctl(["spawn", "alice", "--plan", "--restart", "never", "--prompt", orders]).ok();
@@ -321,7 +323,7 @@ fn a_plan_whose_author_crashed_for_good_is_submitted_anew_when_the_author_is_res
 }
 
 #[test]
-fn a_fresh_spawn_expires_the_plan_of_the_life_before() {
+fn a_fresh_spawn_expires_the_plan_of_the_incarnation_before() {
     let team = Team::started();
     team.teamctl(["spawn", "alice", "--plan", "--restart", "never", "--prompt", "/plan_approval Old"]).ok();
     let id = team.until_planned("alice");

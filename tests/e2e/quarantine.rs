@@ -1,4 +1,4 @@
-//! Lines that are no messages: kept aside with the reason, told once, and nobody stops reading because of them.
+//! Lines that are no messages: kept aside with the reason, told once, and no reader stops because of them.
 
 use nix::sys::signal::Signal;
 use std::io::Write;
@@ -37,7 +37,7 @@ fn append(team: &Team, name: &str, bytes: &[u8]) -> u64 {
 
 /// Failure 10 (A, B; C for the lead).
 #[test]
-fn a_line_that_is_no_message_is_kept_aside_with_the_reason_and_reading_goes_on() {
+fn a_line_that_is_no_message_is_quarantined_and_reading_goes_on() {
     let team = Team::started();
     team.spawn("alice", "");
     let mut offsets = Vec::new();
@@ -71,9 +71,9 @@ fn the_lead_is_told_once_of_a_line_that_is_no_message() {
         team.inbox("lead").into_iter().filter(ours).count()
     };
     team.until("the lead to be told", || told() == 1);
-    // Neither the next life nor the next daemon finds it again.
+    // Neither the next incarnation nor the next daemon finds it again.
     signal(team.pid("alice"), Signal::SIGKILL);
-    team.until("the next life", || team.member("alice")["incarnation"] == 2);
+    team.until("the next incarnation", || team.member("alice")["incarnation"] == 2);
     team.does("alice", "hello");
     team.kill_daemon();
     team.teamd(["start"]).ok();
@@ -114,7 +114,7 @@ fn the_daemon_keeps_aside_what_is_no_message_in_the_leads_inbox() {
 }
 
 #[test]
-fn empty_lines_say_nothing_and_harm_nobody() {
+fn empty_lines_say_nothing_and_do_no_harm() {
     let team = Team::started();
     team.spawn("alice", "");
     for blank in ["", "   ", "\t\r"] {

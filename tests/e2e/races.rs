@@ -1,4 +1,4 @@
-//! Two things at once: whatever comes first, everybody ends up where the journal says.
+//! Two things at once: whatever comes first, all end up where the journal says.
 
 use nix::sys::signal::Signal;
 use serde_json::json;
@@ -9,10 +9,11 @@ use crate::support::{Team, signal};
 fn a_shutdown_that_comes_before_the_worker_is_ready_ends_it() {
     // Crash window S6.
     let team = Team::started();
-    for life in 1..=5 {
+    for incarnation in 1..=5 {
         let spawning = team.start_teamctl(["spawn", "alice", "--prompt", "/bash sleep 300"]);
-        let begun = |line: &serde_json::Value| line["event"] == "spawning" && line["incarnation"] == life;
-        team.until("the life to be decided", || team.journal().iter().any(begun));
+        let begun =
+            |line: &serde_json::Value| line["event"] == "spawning" && line["incarnation"] == incarnation;
+        team.until("the incarnation to be decided", || team.journal().iter().any(begun));
         // She may have begun to work: then her model answers when the command ends, or force ends it.
         let run = team.teamctl(["shutdown", "alice", "--force", "--timeout", "2s"]).ok();
         let spawned = spawning.finish();
@@ -88,12 +89,12 @@ fn of_two_answers_at_once_one_counts_and_the_other_is_told() {
 #[test]
 fn of_two_spawns_of_a_name_at_once_one_runs() {
     let team = Team::started();
-    for life in 1..=5 {
+    for incarnation in 1..=5 {
         let both = [team.start_teamctl(["spawn", "alice"]), team.start_teamctl(["spawn", "alice"])];
         let mut codes = both.map(|spawning| spawning.finish().code);
         codes.sort_unstable();
         assert_eq!(codes, [Some(0), Some(7)]);
-        assert_eq!(team.member("alice")["incarnation"], life);
+        assert_eq!(team.member("alice")["incarnation"], incarnation);
         assert_eq!(team.processes().len(), 2, "the daemon and the worker");
         team.shutdown("alice", &[], 0);
     }
@@ -101,7 +102,7 @@ fn of_two_spawns_of_a_name_at_once_one_runs() {
 
 #[test]
 fn mail_that_comes_while_a_teammate_leaves_is_read_or_counted() {
-    // Crash windows D6, D7, T7: the sender was told "sent", and nobody reads it.
+    // Crash windows D6, D7, T7: the sender was told "sent", and no worker reads it.
     let team = Team::started();
     for _ in 0..5 {
         team.spawn("alice", "");
@@ -113,9 +114,9 @@ fn mail_that_comes_while_a_teammate_leaves_is_read_or_counted() {
         let arrived = lines.iter().any(|line| line["content"] == "hello");
         let told =
             team.inbox("lead").into_iter().rfind(|line| line["type"] == "teammate_terminated").unwrap();
-        let life = team.transcript("alice");
-        let begins = life.iter().rposition(|entry| entry["entry"] == "life").unwrap();
-        let taken_in = json!(life[begins..]).to_string().contains("\"hello\"");
+        let incarnation = team.transcript("alice");
+        let begins = incarnation.iter().rposition(|entry| entry["entry"] == "life").unwrap();
+        let taken_in = json!(incarnation[begins..]).to_string().contains("\"hello\"");
         match sent.code {
             // Told that it was sent: then it was taken in, or its number is told with the end.
             Some(0) => assert!(taken_in || told["unread"].as_u64() >= Some(1), "{told}"),
@@ -144,7 +145,7 @@ fn a_request_for_a_plan_holds_although_the_daemon_died_before_its_word() {
     team.echo("alice", &format!("{request}\n{order}"));
     team.until_finished("alice", 1);
     assert!(!team.made("early"), "{:?}", team.results("alice"));
-    // Nobody had asked: the next daemon's word opens it again.
+    // No command had asked: the next daemon's directive opens it again.
     team.teamd(["start"]).ok();
     team.until("the gate to be open", || {
         let results = team.does("alice", "/bash echo late > late");
@@ -153,7 +154,7 @@ fn a_request_for_a_plan_holds_although_the_daemon_died_before_its_word() {
 }
 
 #[test]
-fn a_request_for_a_plan_is_done_when_the_next_life_begins_with_it() {
+fn a_request_for_a_plan_is_done_when_the_next_incarnation_begins_with_it() {
     let team = Team::started();
     for (name, restart, code) in [("alice", "on-failure", 0), ("bob", "never", 7)] {
         team.teamctl(["spawn", name, "--restart", restart]).ok();

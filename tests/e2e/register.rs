@@ -38,7 +38,7 @@ fn is_not_believed(team: &Team, directory: &Path) {
 }
 
 #[test]
-fn a_directory_that_is_empty_forged_or_moved_is_named_and_not_used_until_it_is_adopted() {
+fn an_unknown_or_moved_directory_is_not_used_until_it_is_adopted() {
     let team = Team::new();
     let project = team.root().to_owned();
     std::fs::create_dir(team.path("")).unwrap();
@@ -127,7 +127,7 @@ fn an_entry_that_is_torn_is_not_believed_but_named() {
 }
 
 #[test]
-fn a_register_that_a_command_has_opened_or_closed_is_the_users_alone_again() {
+fn the_register_is_made_private_again_whatever_its_mode() {
     for user in User::at_hand() {
         let team = Team::of(user);
         team.teamd(["start"]).ok();
@@ -170,7 +170,7 @@ fn an_entry_of_another_user_is_not_believed() {
 
 /// As root nothing is read-only but for what is no directory.
 #[test]
-fn where_the_register_cannot_be_written_a_start_fails_and_says_what_to_do() {
+fn a_start_fails_with_a_hint_where_the_register_cannot_be_written() {
     let team = Team::new();
     std::fs::create_dir(team.home().join(".local")).unwrap();
     drop(std::fs::File::create(team.home().join(".local/state")).unwrap());

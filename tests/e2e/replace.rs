@@ -1,4 +1,4 @@
-//! The daemon becomes another program, and nobody is stopped.
+//! The daemon becomes another program, and no worker is stopped.
 
 use std::io::Write;
 use std::os::unix::net::UnixStream;
@@ -33,7 +33,7 @@ fn program_of(pid: i32) -> Option<PathBuf> {
 
 /// Failure 22 (CC#73670, CC#79569).
 #[test]
-fn a_newer_daemon_takes_the_place_of_the_running_one_and_nobody_is_stopped() {
+fn a_newer_daemon_replaces_the_running_one_and_no_worker_is_stopped() {
     let team = Team::started();
     team.spawn("alice", "/bash echo ran >> ran; until [ -e go ]; do sleep 0.02; done");
     team.spawn("bob", "");
@@ -62,7 +62,7 @@ fn a_newer_daemon_takes_the_place_of_the_running_one_and_nobody_is_stopped() {
     team.teamctl(["spawn", "dora"]).ok();
     team.teamctl(["shutdown", "--all"]).ok();
     team.teamd(["stop"]).ok();
-    team.until_nobody_is_left();
+    team.until_no_process_is_left();
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn the_workers_stay_children_of_the_daemon_that_was_replaced() {
     // Bob gives its environment to the daemon when it comes again, and is started with it. That it has come shows
     // where it acts on a word.
     team.teamctl(["request-plan", "bob"]).ok();
-    team.kill_and_wait_for_the_next_life("bob");
+    team.kill_and_wait_for_restart("bob");
 }
 
 #[test]
@@ -97,13 +97,13 @@ fn a_daemon_is_replaced_again_and_again_and_leaves_nothing_behind() {
 }
 
 #[test]
-fn nobody_is_lost_who_begins_while_the_daemon_is_replaced() {
+fn no_worker_is_lost_that_begins_while_the_daemon_is_replaced() {
     let team = Team::started();
     let names: Vec<String> = (0..12).map(|n| format!("t{n}")).collect();
     std::thread::scope(|scope| {
         let replacing = scope.spawn(|| (0..6).for_each(|_| drop(team.teamd(["start", "--replace"]).ok())));
         for name in &names {
-            // Whoever is told to try again does.
+            // A command that is told to try again does.
             let spawned = poll_until(&mut || {
                 let run = team.teamctl(["spawn", name]);
                 run.is_done() || team.member(name)["status"] == "idle"
@@ -117,7 +117,7 @@ fn nobody_is_lost_who_begins_while_the_daemon_is_replaced() {
         assert_eq!(team.incarnation(name), 1, "{name} has ended in between");
     }
     team.teamd(["stop"]).ok();
-    team.until_nobody_is_left();
+    team.until_no_process_is_left();
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn a_daemon_does_not_hand_over_to_a_program_that_could_not_begin() {
 /// The programs at the paths were replaced when the daemon looked: it becomes the one that asked, and starts the worker that
 /// this one had opened.
 #[test]
-fn a_daemon_hands_over_to_the_program_that_asks_whatever_stands_at_its_path() {
+fn a_daemon_hands_over_to_the_asking_program_whatever_its_path_holds() {
     let team = Team::started();
     team.spawn("alice", "");
     let daemon = team.daemon_pid();
@@ -206,9 +206,9 @@ fn exchange(one: &Path, other: &Path) {
     renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE).unwrap();
 }
 
-/// Found by reading: the daemon neither handed over nor refused, and began nobody from then on.
+/// Found by reading: the daemon neither handed over nor refused, and spawned no worker from then on.
 #[test]
-fn a_daemon_that_cannot_finish_what_it_has_decided_does_not_hand_over_and_goes_on() {
+fn a_daemon_with_unfinished_decisions_does_not_hand_over() {
     let team = Team::started();
     team.spawn("alice", "");
     team.teamctl(["spawn", "bob", "--restart", "never"]).ok();
@@ -225,23 +225,23 @@ fn a_daemon_that_cannot_finish_what_it_has_decided_does_not_hand_over_and_goes_o
     team.teamd(["start", "--replace"]).ok();
 }
 
-/// Found by reading: a helper thread took the signal, and nobody asked for it any more.
+/// Found by reading: a helper thread took the signal, and no code asked for it any more.
 #[test]
-fn a_sigterm_that_comes_while_the_daemon_hands_over_is_heard_by_the_next_program() {
+fn a_sigterm_during_a_hand_over_reaches_the_next_program() {
     let team = Team::started();
     let (daemon, socket) = (team.daemon_pid(), team.path("run/teamd.sock"));
     // It does not read what it is told: the daemon waits a second for it.
     let mut deaf = connect(&team);
     deaf.write_all(&[frame(GREETING), frame(PING).repeat(2000)].concat()).unwrap();
     let replacing = team.start_teamd(["start", "--replace"]);
-    // Whoever looks too late finds the socket of the next program.
+    // A look that comes too late finds the socket of the next program.
     let hands_over = || team.file("log/teamd.log").contains("hands over to");
     team.until("it to hand over", || UnixStream::connect(&socket).is_err() || hands_over());
     // It would start another daemon where this one has ended.
     replacing.signal(Signal::SIGKILL);
     signal(daemon, Signal::SIGTERM);
     team.until("the daemon to end", || !is_alive(daemon));
-    team.until_nobody_is_left();
+    team.until_no_process_is_left();
 }
 
 #[test]
@@ -318,7 +318,7 @@ fn a_stop_ends_a_daemon_that_is_replaced_whenever_it_comes() {
 
 /// A shell that has started something, and then became the daemon.
 #[test]
-fn what_was_started_beside_the_daemon_is_ended_neither_by_it_nor_by_the_next_program() {
+fn neither_daemon_ends_processes_that_were_started_beside_it() {
     let team = Team::new();
     let script = "sleep 1000 >/dev/null 2>&1 & echo $! > beside; exec \"$0\" start --foreground";
     let daemon = Running::start(team.command("sh", ["-c", script, env!("CARGO_BIN_EXE_teamd")]));

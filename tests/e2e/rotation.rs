@@ -178,7 +178,7 @@ fn rotations_lose_nothing_where_files_are_looked_at_on_a_timer() {
 }
 
 #[test]
-fn the_daemon_reads_the_leads_inbox_to_its_end_before_it_follows_the_path() {
+fn the_daemon_reads_a_rotated_lead_inbox_to_its_end_first() {
     let team = Team::started();
     let pid = team.daemon_pid();
     let mut expected = Vec::new();

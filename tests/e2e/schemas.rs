@@ -24,7 +24,7 @@ fn busy() -> Team {
     team.teamctl(["broadcast", "good night"]).ok();
     team.teamctl(["request-plan", "bob"]).ok();
     team.until("the work to be done", || team.inbox("lead").iter().any(|line| line["from"] == "alice"));
-    team.kill_and_wait_for_the_next_life("bob");
+    team.kill_and_wait_for_restart("bob");
     team.teamctl(["shutdown", "alice"]).ok();
     team.teamctl(["forget", "alice"]).ok();
     team.spawn("alice", "again");
@@ -91,7 +91,7 @@ fn the_schemas_take_all_that_a_team_writes_and_nothing_broken() {
     refuses_when_broken(&schema, std::slice::from_ref(&roster), &["version", "seq", "team_name"]);
     for field in ["name", "status", "gate", "exit", "incarnation"] {
         let mut broken = roster.clone();
-        broken["members"][0][field] = json!("Nobody!");
+        broken["members"][0][field] = json!("Not a name!");
         assert!(!schema.is_valid(&broken), "{field}");
     }
 

@@ -48,7 +48,7 @@ fn a_teammate_is_what_team_toml_says_of_it() {
     );
     let cache = team.root().join("cache");
     assert_eq!(alice["sandbox"]["writable"], json!([cache.to_str().unwrap()]));
-    // Nobody else is meant.
+    // No other teammate is meant.
     team.spawn("bob", "");
     let bob = record(&team, "bob");
     assert_eq!((&bob["role"], &bob["limits"]["max_turns"]), (&json!(""), &Value::Null));
@@ -69,7 +69,7 @@ fn a_flag_goes_before_the_environment_and_that_before_the_file() {
 }
 
 #[test]
-fn a_mistake_in_team_toml_is_told_with_its_place_and_stops_only_what_begins() {
+fn a_mistake_in_team_toml_is_located_and_stops_no_reader_or_sender() {
     let team = settled("[members.alice]\nrole = 'coder'\n");
     team.spawn("alice", "");
     team.teamctl_with(["chat"], "begin").ok();
@@ -87,7 +87,7 @@ fn a_mistake_in_team_toml_is_told_with_its_place_and_stops_only_what_begins() {
     let said = team.teamd(["start"]).exits(2);
     assert!(said.stderr.contains(&wrong), "{said:?}");
     assert_eq!(team.file("journal.jsonl"), before, "nothing was begun");
-    // What reads or sends says it, and goes on; so does whoever runs.
+    // What reads or sends says it, and goes on; so does each running teammate.
     let said = team.teamctl(["status"]).ok();
     assert!(said.stdout.contains("alice") && said.stderr.contains(&wrong), "{said:?}");
     team.teamctl(["send", "alice", "/bash echo there"]).ok();
@@ -97,7 +97,7 @@ fn a_mistake_in_team_toml_is_told_with_its_place_and_stops_only_what_begins() {
     assert!(said.stdout.ends_with("still there\n") && said.stderr.contains(&wrong), "{said:?}");
     let said = team.teamctl_with(["chat", "--model", "openai:m"], "not sent").exits(2);
     assert!(said.stderr.contains(&format!("error: {wrong}")), "{said:?}");
-    team.kill_and_wait_for_the_next_life("alice");
+    team.kill_and_wait_for_restart("alice");
     team.teamctl(["shutdown", "alice", "--force"]).ok();
     team.teamd(["stop"]).ok();
     team.teamd(["start"]).exits(2);
@@ -186,7 +186,7 @@ fn work_that_came_to_nothing_is_told_by_status_until_other_work_begins() {
     assert_eq!(team.results("bob").len(), 2);
     team.until("status to tell it", || activity("bob") == "stopped: turn limit");
     // Also after a crash.
-    team.kill_and_wait_for_the_next_life("bob");
+    team.kill_and_wait_for_restart("bob");
     assert_eq!(activity("bob"), "stopped: turn limit");
     team.send("bob", "/bash echo again").ok();
     team.until_finished("bob", 2);
@@ -285,7 +285,7 @@ fn beside_a_link_to_the_team_directory_is_where_the_link_stands() {
 }
 
 /// Writes into a transcript what a conversation with a model that is paid for would have cost.
-fn paid(team: &Team, name: &str) {
+fn record_usage(team: &Team, name: &str) {
     let path = format!("transcript/{name}.jsonl");
     let free = "\"input_tokens\":0,\"output_tokens\":0,\"cache_read_input_tokens\":0";
     let text = team.file(&path);
@@ -295,13 +295,13 @@ fn paid(team: &Team, name: &str) {
 }
 
 #[test]
-fn what_a_conversation_has_cost_is_told_while_it_lives_and_after() {
+fn what_a_conversation_has_cost_is_told_while_it_runs_and_after() {
     let team = Team::started();
     team.spawn("alice", "/bash true");
     team.until_finished("alice", 1);
     assert_eq!(team.answers("alice"), 2);
     team.shutdown("alice", &[], 0);
-    paid(&team, "alice");
+    record_usage(&team, "alice");
     team.spawn("bob", "");
     team.teamctl(["spawn", "alice", "--resume"]).ok();
     let cost = json!({"input_tokens": 600, "output_tokens": 100, "cache_read_input_tokens": 1400,
@@ -311,7 +311,7 @@ fn what_a_conversation_has_cost_is_told_while_it_lives_and_after() {
         assert_eq!((&shown["usage"], &shown["members"][0]["usage"]), (&cost, &cost), "{when}");
         assert_eq!(shown["members"][1]["usage"]["input_tokens"], 0, "{when}");
     };
-    shows("while it lives");
+    shows("while it runs");
     let shown = team.teamctl(["status"]).ok().stdout;
     assert!(shown.contains("tokens of the team: 2k in (70% cached) / 100 out\n"), "{shown}");
     team.kill_daemon();
@@ -319,8 +319,8 @@ fn what_a_conversation_has_cost_is_told_while_it_lives_and_after() {
     team.teamd(["start"]).ok();
     shows("after the daemon");
     team.until("alice to be connected", || team.teamctl(["interrupt", "alice"]).is_done());
-    team.kill_and_wait_for_the_next_life("alice");
-    shows("in the next life");
+    team.kill_and_wait_for_restart("alice");
+    shows("in the next incarnation");
     team.shutdown("alice", &[], 0);
     shows("after its end");
     team.kill_daemon();

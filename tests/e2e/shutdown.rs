@@ -161,7 +161,7 @@ fn the_waiting_ends_after_its_time_and_the_request_lives_on() {
 }
 
 #[test]
-fn who_does_not_want_to_wait_is_told_what_was_asked_all_the_same() {
+fn without_waiting_a_command_still_says_what_it_asked() {
     let team = Team::started();
     team.spawn("alice", HELD);
     team.until_held();
@@ -227,7 +227,7 @@ fn all_are_asked_at_once() {
     names.sort_by_key(ToString::to_string);
     assert_eq!(names, ["alice", "bob"]);
     assert!(others(&team).is_empty());
-    // Nobody is left: there is nothing to do, and that is no error.
+    // No teammate is left: there is nothing to do, and that is no error.
     team.teamctl(["shutdown", "--all"]).ok();
 }
 
@@ -308,7 +308,7 @@ fn a_forged_request_ends_no_teammate() {
 
 /// Failure 15 (A, B).
 #[test]
-fn a_forged_answer_lets_nobody_go_and_keeps_nobody() {
+fn a_forged_answer_releases_no_teammate_and_keeps_none() {
     // Crash window I20: a forged "yes" makes the true "no" the second answer.
     let team = Team::started();
     team.spawn("bob", "");
@@ -328,13 +328,13 @@ fn a_forged_answer_lets_nobody_go_and_keeps_nobody() {
     team.release();
     asking.finish().exits(3);
     assert_eq!(team.request(&id)["reason"], "not yet");
-    // And a forged "no" keeps nobody who agrees.
+    // And a forged "no" keeps no teammate that agrees.
     team.wait_for("alice", "idle");
     assert_eq!(team.shutdown("alice", &[], 0)["outcome"], "shutdown");
 }
 
 #[test]
-fn a_worker_that_is_killed_while_its_shutdown_is_pending_does_not_come_back() {
+fn a_worker_killed_while_its_shutdown_is_pending_is_not_restarted() {
     // Crash window D9: alice comes back although her shutdown was asked for.
     let team = Team::started();
     team.spawn("alice", HELD);

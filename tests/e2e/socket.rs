@@ -46,7 +46,7 @@ fn until_closed(mut stream: UnixStream) {
     }
 }
 
-/// The bytes in which the worker of the first life of a teammate greets the daemon.
+/// The bytes in which the worker of the first incarnation of a teammate greets the daemon.
 fn greeting_of_worker(name: &str) -> Vec<u8> {
     let (name, state) = (Name::new(name).unwrap(), Box::new(WorkerState::default()));
     let peer = Peer::Worker { name, incarnation: 1, environment: None, state };
@@ -99,7 +99,7 @@ fn garbage_on_the_control_socket_ends_that_connection_and_nothing_else() {
         stream.write_all(&bytes).unwrap();
         until_closed(stream);
     }
-    // A worker that nobody knows is told to leave, whatever it says it is.
+    // An unknown worker is told to leave, whatever it says it is.
     is_told_to_leave(&team, &greeting_of_worker("alice"));
     assert_eq!(team.json(["status"])["daemon"]["pid"], pid);
     assert_eq!(team.status("alice"), "idle");
@@ -107,7 +107,7 @@ fn garbage_on_the_control_socket_ends_that_connection_and_nothing_else() {
 }
 
 #[test]
-fn stalled_connections_hold_nobody_up() {
+fn stalled_connections_hold_up_no_command() {
     let team = Team::started();
     team.spawn("alice", "");
     // One says nothing, one half a length, one half a frame, one half a request.
@@ -127,7 +127,7 @@ fn stalled_connections_hold_nobody_up() {
     assert!(cut_off, "a million requests, and not one reply was read");
     team.spawn("bob", "");
     team.teamctl(["shutdown", "alice", "bob"]).ok();
-    // Who does not say who it is, is closed; who has said it may take its time.
+    // A connection that does not greet is closed; one that has greeted may take its time.
     [silent, half_a_length, half_a_frame].into_iter().for_each(until_closed);
     half_a_request.set_nonblocking(true).unwrap();
     let still_open = half_a_request.read(&mut [0]).unwrap_err();
@@ -207,17 +207,17 @@ fn a_confined_process_that_says_that_it_is_a_worker_is_none() {
             assert!(said.contains("the journal knows no such incarnation of alice"), "{said:?}");
         }
         // There is no setpriv, or no perl.
-        Err(no_setpriv) => return note(&format!("nobody confined greets: setpriv: {no_setpriv}")),
+        Err(no_setpriv) => return note(&format!("no confined process greets: setpriv: {no_setpriv}")),
         Ok(made) => {
             assert!(made.status.code() == Some(127), "{made:?}");
-            return note("nobody confined greets: there is no perl");
+            return note("no confined process greets: there is no perl");
         }
     }
     team.teamctl(["shutdown", "alice"]).ok();
     assert_eq!(team.status("alice"), "shutdown");
 }
 
-/// A connection can outlive the process that made it, and a pid can be given again: who is gone is nobody.
+/// A connection can outlive the process that made it, and a pid can be given again: a process that is gone has no rights.
 /// Failure 25 (A, B, C; mcp_agent_mail#99).
 #[test]
 fn a_connection_whose_maker_is_gone_is_no_worker() {
@@ -225,10 +225,10 @@ fn a_connection_whose_maker_is_gone_is_no_worker() {
     team.spawn("alice", "");
     let daemon = team.daemon_pid();
     let greeting = greeting_of_worker("alice");
-    // Of somebody who is still there it is understood, and answered.
+    // From a process that is still there it is understood, and answered.
     is_told_to_leave(&team, &greeting);
     let greeting = in_perl(&greeting);
-    // Its child greets when the maker of the connection is gone, and nobody has accepted it yet.
+    // Its child greets when the maker of the connection is gone, and the daemon has not accepted it yet.
     let program = format!(
         r#"use Socket; socket(my $s, AF_UNIX, SOCK_STREAM, 0) or die; connect($s, pack_sockaddr_un($ARGV[0])) or die;
            exit 0 if fork; close STDOUT; close STDERR; syswrite($s, "{greeting}"); my $said = ""; my $more = "";
@@ -241,11 +241,11 @@ fn a_connection_whose_maker_is_gone_is_no_worker() {
     signal(daemon, Signal::SIGCONT);
     match made {
         Ok(made) => assert!(made.status.success(), "{made:?}"),
-        Err(no_perl) => return note(&format!("nobody greets for somebody who is gone: perl: {no_perl}")),
+        Err(no_perl) => return note(&format!("no process greets for one that is gone: perl: {no_perl}")),
     }
     team.until("the connection to be closed", || team.root().join("heard").exists());
     let heard = std::fs::read(team.root().join("heard")).unwrap();
-    assert!(heard.is_empty(), "nobody is welcomed, and nobody told to leave: {heard:?}");
+    assert!(heard.is_empty(), "no process is welcomed, and none told to leave: {heard:?}");
     // The worker has its own connection still.
     team.teamctl(["shutdown", "alice"]).ok();
     assert_eq!(team.status("alice"), "shutdown");
@@ -255,7 +255,7 @@ fn a_connection_whose_maker_is_gone_is_no_worker() {
 /// and hears all again when it goes on.
 #[test]
 fn a_stopped_worker_is_cut_off_and_comes_back() {
-    // More than may wait for a worker; so many at once that whoever asks is not cut off, too.
+    // More than may wait for a worker; so many at once that the asking command is not cut off, too.
     const INTERRUPTS: (usize, usize) = (12, 500);
     let team = Team::started();
     team.spawn("alice", "");

@@ -111,7 +111,7 @@ fn a_missing_workspace_is_said() {
 
 /// Failure 26 (a vendor's CLI, measured).
 #[test]
-fn environment_and_umask_of_the_spawning_command_reach_the_tools_and_keys_do_not() {
+fn environment_and_umask_reach_the_tools_and_keys_do_not() {
     let team = Team::started();
     let spawn = format!(
         "umask 027; export COLOUR=turquoise-7f3a ANTHROPIC_API_KEY=sk-ant-secret OPENAI_API_KEY=sk-oai-secret; \
@@ -140,7 +140,7 @@ fn environment_and_umask_of_the_spawning_command_reach_the_tools_and_keys_do_not
             // With its connection it gives its environment back.
             team.until("alice to be connected", || team.teamctl(["interrupt", "alice"]).is_done());
         }
-        team.kill_and_wait_for_the_next_life("alice");
+        team.kill_and_wait_for_restart("alice");
         std::fs::remove_file(team.root().join("made")).unwrap();
         team.send("alice", "/bash env > env.txt; umask > umask.txt; : > made");
         check();

@@ -89,7 +89,7 @@ fn a_start_after_kill_9_takes_over_the_stale_socket() {
     team.spawn("alice", "");
 }
 
-/// Found by reading: a socket that nobody serves, from a backup, was taken for the daemon's own. (It looks every 10 s.)
+/// Found by reading: a socket that no process serves, from a backup, was taken for the daemon's own. (It looks every 10 s.)
 #[test]
 fn a_socket_that_is_replaced_is_made_again() {
     let team = Team::started();
@@ -102,7 +102,7 @@ fn a_socket_that_is_replaced_is_made_again() {
 
 /// Found by reading: the kernel keeps no exit codes for a process that ignores SIGCHLD, and so do those that it starts.
 #[test]
-fn how_a_worker_ended_is_recorded_although_whoever_started_the_daemon_ignored_its_children() {
+fn how_a_worker_ended_is_recorded_although_sigchld_was_ignored() {
     let team = Team::new();
     let start = r#"trap "" CHLD; exec "$0" start"#;
     team.run_program("bash", ["-c", start, env!("CARGO_BIN_EXE_teamd")]).ok();
@@ -112,7 +112,7 @@ fn how_a_worker_ended_is_recorded_although_whoever_started_the_daemon_ignored_it
     assert_eq!(team.member("alice")["exit"]["signal"], 9);
 }
 
-/// A cleaner of temporary files, or `rm`, takes `run/` away while the daemon lives: no second daemon, and the
+/// A cleaner of temporary files, or `rm`, takes `run/` away while the daemon runs: no second daemon, and the
 /// first is reachable again. (The daemon looks every 10 s: this is the one slow test here.)
 #[test]
 fn a_deleted_socket_is_made_again_and_a_start_waits_for_it() {
@@ -137,7 +137,7 @@ fn a_team_directory_deeper_than_a_socket_address_works() {
     team.until("alice to have worked", || team.root().join("made.txt").exists());
     team.teamctl(["shutdown", "alice"]).ok();
     team.teamd(["stop"]).ok();
-    team.until_nobody_is_left();
+    team.until_no_process_is_left();
 }
 
 #[test]
@@ -221,7 +221,7 @@ fn in_the_foreground_readiness_is_told_when_it_answers() {
     let ended = foreground.daemon.finish().ok();
     assert!(!ended.stderr.is_empty(), "in the foreground the log is on stderr");
     assert_eq!(foreground.team.status("alice"), "shutdown");
-    foreground.team.until_nobody_is_left();
+    foreground.team.until_no_process_is_left();
 }
 
 #[test]
@@ -240,20 +240,20 @@ fn a_socket_that_cannot_be_taken_away_makes_no_failure_of_a_stop() {
 }
 
 #[test]
-fn ctrl_c_ends_a_daemon_in_the_foreground_and_everybody() {
+fn ctrl_c_ends_a_daemon_in_the_foreground_and_all_workers() {
     let Foreground { team, daemon, .. } = foreground();
     team.spawn("alice", "");
     team.spawn_rejecting("bob", "still writing");
     daemon.signal(Signal::SIGINT);
     daemon.finish().ok();
     assert_eq!(team.status("alice"), "shutdown");
-    // Who does not want to leave is ended.
+    // A teammate that does not want to leave is ended.
     assert_eq!(team.status("bob"), "killed");
-    team.until_nobody_is_left();
+    team.until_no_process_is_left();
 }
 
 #[test]
-fn sigterm_ends_the_daemon_and_everybody() {
+fn sigterm_ends_the_daemon_and_all_workers() {
     let team = Team::new().with("TEAM_GRACE", "3s");
     team.teamd(["start"]).ok();
     let pid = team.daemon_pid();
@@ -264,7 +264,7 @@ fn sigterm_ends_the_daemon_and_everybody() {
     team.wait_for("carol", "working");
     signal(pid, Signal::SIGTERM);
     team.until("the daemon to be gone", || !is_alive(pid));
-    team.until_nobody_is_left();
+    team.until_no_process_is_left();
     assert_eq!(team.status("alice"), "shutdown");
     assert_eq!(team.status("bob"), "killed");
     assert_eq!(team.status("carol"), "killed");
@@ -286,7 +286,7 @@ fn a_second_signal_does_not_wait_for_the_ladder() {
     team.until("the daemon to be gone", || !is_alive(pid));
     assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
     assert_eq!(team.status("carol"), "killed");
-    team.until_nobody_is_left();
+    team.until_no_process_is_left();
 }
 
 #[test]
@@ -306,7 +306,7 @@ fn a_stop_that_a_teammate_rejects_leaves_the_daemon_and_names_who() {
     team.teamd(["stop", "--force"]).ok();
     assert!(!is_alive(pid));
     assert!(team.status("alice") == "killed" || team.status("alice") == "shutdown");
-    team.until_nobody_is_left();
+    team.until_no_process_is_left();
 }
 
 #[test]
@@ -318,7 +318,7 @@ fn a_stop_leaves_no_process_and_the_files_say_so() {
     team.until("bob to have answered", || team.inbox("lead").iter().any(|line| line["from"] == "bob"));
     team.teamd(["stop"]).ok();
     assert!(!is_alive(pid), "the daemon is gone when stop returns");
-    team.until_nobody_is_left();
+    team.until_no_process_is_left();
     for name in ["alice", "bob"] {
         let member = team.member(name);
         assert_eq!(member["status"], "shutdown", "{member}");

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::support::process::start_ticks;
 use crate::support::{Team, is_alive, poll_until, signal};
 
-/// A stranger: a process that belongs to nobody's team, and is gone when the test is over.
+/// A stranger: a process that belongs to no team, and is gone when the test is over.
 struct Stranger(std::process::Child);
 
 impl Stranger {
@@ -81,7 +81,7 @@ fn a_stranger_with_a_recorded_pid_is_neither_adopted_nor_signalled() {
     ];
     for (what, change) in changes {
         let team = bury_alive(change);
-        // The files alone deceive nobody who looks.
+        // The files alone deceive no command that looks.
         let status = team.json(["status", "alice"]);
         assert_eq!(status["daemon"]["running"], false, "{what}");
         team.teamd(["start"]).ok();
@@ -93,10 +93,10 @@ fn a_stranger_with_a_recorded_pid_is_neither_adopted_nor_signalled() {
     }
 }
 
-/// Something holds the liveness lock, but it is not the process of the journal: a keeper that still ends a call, or a
-/// person's own lock. Nobody is signalled, nothing is said to be over, nothing hangs.
+/// Something holds the liveness lock, but it is not the process of the journal: a shim that still ends a call, or a
+/// person's own lock. No process is signalled, nothing is said to be over, nothing hangs.
 #[test]
-fn a_held_life_lock_is_waited_for_and_its_holder_not_signalled() {
+fn a_held_liveness_lock_is_waited_for_and_its_holder_not_signalled() {
     let stranger = Stranger::start();
     let (pid, ticks) = (stranger.pid(), start_ticks(stranger.pid()));
     let team = bury_alive(|line| {
@@ -124,7 +124,7 @@ fn a_held_life_lock_is_waited_for_and_its_holder_not_signalled() {
 
 /// `cp -a` of a project with a live team: the copy adopts, and kills, the original's workers.
 #[test]
-fn a_copied_team_directory_adopts_and_kills_nobody() {
+fn a_copied_team_directory_adopts_and_kills_no_process() {
     let team = Team::started();
     team.spawn("alice", "");
     team.spawn("bob", "/plan_approval drop the cache");

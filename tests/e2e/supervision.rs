@@ -1,4 +1,4 @@
-//! Supervision: who is started again and how often, what is known of an end, who hangs, and what a life may use.
+//! Supervision: crashes, hangs and resource limits: which worker is restarted and how often, and what is known of an end.
 
 use std::io::Write;
 use std::time::Duration;
@@ -34,7 +34,7 @@ fn how_often_a_worker_is_started_again_is_a_setting_and_status_tells_how_often_i
     team.spawn("alice", "");
     let before = shown(&team, "alice");
     assert_eq!((&before["restarts"], &before["last_exit"]), (&json!(0), &Value::Null), "{before}");
-    team.kill_and_wait_for_the_next_life("alice");
+    team.kill_and_wait_for_restart("alice");
     let after = shown(&team, "alice");
     assert_eq!((&after["restarts"], &after["exit"]), (&json!(1), &Value::Null), "{after}");
     assert_eq!(after["last_exit"]["signal"], 9, "{after}");
@@ -79,7 +79,7 @@ fn an_exit_says_how_it_is_known_that_nothing_is_left_and_what_had_to_be_killed()
     let means = if team.has_cgroups() { "its cgroup is empty" } else { "no orphan is left" };
     let text = team.teamctl(["status", "alice"]).ok().stdout;
     assert!(text.contains(&format!("{means}; nothing had to be killed")), "{text}");
-    // Its worker is killed in the middle of a command: the keeper ends what is left, and that is counted.
+    // Its worker is killed in the middle of a command: the shim ends what is left, and that is counted.
     team.teamctl([
         "spawn",
         "bob",
@@ -100,7 +100,7 @@ fn an_exit_says_how_it_is_known_that_nothing_is_left_and_what_had_to_be_killed()
 }
 
 #[test]
-fn of_a_life_that_another_daemon_had_started_only_its_lock_and_its_cgroup_are_known() {
+fn of_an_adopted_incarnation_only_its_lock_and_its_cgroup_are_known() {
     let team = Team::started();
     team.teamctl(["spawn", "alice", "--restart", "never"]).ok();
     team.kill_daemon();
@@ -115,7 +115,7 @@ fn of_a_life_that_another_daemon_had_started_only_its_lock_and_its_cgroup_are_kn
     );
 }
 
-/// Failure 16 (a vendor's CLI, measured): a process that hangs is nobody's business.
+/// Failure 16 (a vendor's CLI, measured): a process that hangs is not noticed.
 #[test]
 fn a_worker_that_hangs_is_told_of_and_then_ended_and_started_again() {
     let team = Team::new().with("TEAM_WATCHDOG", "2s");
@@ -126,7 +126,9 @@ fn a_worker_that_hangs_is_told_of_and_then_ended_and_started_again() {
     signal(first, Signal::SIGSTOP);
     team.until("the lead to be told", || !told(&team, "alice").is_empty());
     assert!(told(&team, "alice")[0].starts_with("alice does not respond: it has not answered for 2s"));
-    team.until("the next life", || team.incarnation("alice") == 2 && team.status("alice") != "starting");
+    team.until("the next incarnation", || {
+        team.incarnation("alice") == 2 && team.status("alice") != "starting"
+    });
     assert!(!is_alive(first));
     assert_eq!(endings(&team, "alice"), ["hung"]);
     let events = team.journal().into_iter().map(|line| line["event"].clone());
@@ -164,7 +166,7 @@ fn a_worker_that_was_only_stopped_for_a_while_goes_on() {
 }
 
 #[test]
-fn a_daemon_that_was_stopped_itself_takes_nobody_for_one_that_hangs() {
+fn a_daemon_that_was_stopped_itself_takes_no_worker_for_hung() {
     let team = Team::new().with("TEAM_WATCHDOG", "2s");
     team.teamd(["start"]).ok();
     for name in ["alice", "bob"] {
@@ -174,7 +176,7 @@ fn a_daemon_that_was_stopped_itself_takes_nobody_for_one_that_hangs() {
     let daemon = team.daemon_pid();
     for _ in 0..2 {
         signal(daemon, Signal::SIGSTOP);
-        // Far longer than anybody may be silent.
+        // Far longer than a worker may be silent.
         let_pass(Duration::from_secs(5));
         signal(daemon, Signal::SIGCONT);
         team.teamctl(["send", "alice", "hello"]).ok();
@@ -191,7 +193,7 @@ fn a_long_call_is_no_hang_and_an_idle_worker_is_left_alone() {
     team.teamd(["start"]).ok();
     team.spawn("idle", "");
     team.spawn("busy", "/bash sleep 5; touch done");
-    // Nothing is to be heard from it, and nobody asks.
+    // Nothing is to be heard from it, and the daemon does not ask.
     signal(team.pid("idle"), Signal::SIGSTOP);
     team.until("the call to end", || team.made("done"));
     assert_eq!((team.incarnation("busy"), told(&team, "busy")), (1, Vec::new()));
@@ -202,7 +204,7 @@ fn a_long_call_is_no_hang_and_an_idle_worker_is_left_alone() {
 }
 
 #[test]
-fn without_a_watchdog_nobody_is_ended_for_being_silent() {
+fn without_a_watchdog_no_worker_is_ended_for_being_silent() {
     let team = Team::new().with("TEAM_WATCHDOG", "off");
     team.teamd(["start"]).ok();
     team.spawn("alice", "/sleep 600");
@@ -213,7 +215,7 @@ fn without_a_watchdog_nobody_is_ended_for_being_silent() {
 }
 
 #[test]
-fn a_life_that_has_lasted_as_long_as_it_may_is_ended_and_the_note_says_so() {
+fn an_incarnation_at_its_time_limit_is_ended_and_the_notice_says_so() {
     let team = Team::new().with("TEAM_GRACE", "300ms");
     team.teamd(["start"]).ok();
     team.teamctl(["spawn", "alice", "--max-time", "4s", "--prompt", "/bash trap '' TERM; sleep 600"]).ok();
@@ -293,7 +295,7 @@ fn limits_are_shown_with_the_means_that_hold_them_and_come_from_the_file_of_the_
     let text = team.teamctl(["status", "alice"]).ok().stdout;
     let limits = "memory 2G, each process (rlimit); CPU time 1h, each process (rlimit); 200 processes, each tool call (its shim)";
     assert!(text.contains(limits), "{text}");
-    // A resumed life keeps them, but for what is named.
+    // A resumed incarnation keeps them, but for what is named.
     team.teamctl(["shutdown", "alice"]).ok();
     team.teamctl(["spawn", "alice", "--resume", "--cpu-time", "2h"]).ok();
     assert_eq!(shown(&team, "alice")["bounds"]["cpu_time"], 7200);
@@ -328,9 +330,9 @@ fn a_team_is_stopped_in_reverse_order_of_its_spawns() {
     }
 }
 
-/// A second signal overrules everybody: nobody is left, and the journal says why.
+/// A second signal overrules all answers: no process is left, and the journal says why.
 #[test]
-fn a_second_sigterm_to_the_daemon_ends_everybody_at_once() {
+fn a_second_sigterm_to_the_daemon_ends_all_workers_at_once() {
     let team = Team::started();
     team.spawn("idle", "");
     for name in ["alice", "bob"] {
@@ -341,7 +343,7 @@ fn a_second_sigterm_to_the_daemon_ends_everybody_at_once() {
     signal(daemon, Signal::SIGTERM);
     team.until("the team to be stopping", || team.events("stopping") == 1);
     signal(daemon, Signal::SIGTERM);
-    team.until_nobody_is_left();
+    team.until_no_process_is_left();
     for name in ["alice", "bob"] {
         assert_eq!(
             (team.status(name).as_str(), endings(&team, name)),
@@ -353,22 +355,22 @@ fn a_second_sigterm_to_the_daemon_ends_everybody_at_once() {
     assert_eq!(team.events("stopped"), 1);
 }
 
-/// Worker and keeper die together: what they leave comes to the daemon.
+/// Worker and shim die together: what they leave comes to the daemon.
 #[test]
-fn what_a_worker_and_its_keeper_leave_that_are_killed_together_is_ended_before_the_end_is_recorded() {
+fn orphans_of_a_killed_worker_and_shim_end_before_the_end_is_recorded() {
     let team = Team::started();
     let prompt = "/bash setsid sleep 600 & sleep 600 & touch begun; wait";
     team.teamctl(["spawn", "alice", "--restart", "never", "--sandbox", "off", "--prompt", prompt]).ok();
     team.until("the command to have begun", || team.made("begun"));
     let worker = team.pid("alice");
-    let keepers: Vec<i32> = team.processes().into_iter().filter(|&pid| parent(pid) == Some(worker)).collect();
-    assert_eq!(keepers.len(), 1);
+    let shims: Vec<i32> = team.processes().into_iter().filter(|&pid| parent(pid) == Some(worker)).collect();
+    assert_eq!(shims.len(), 1);
     // Stopped first, so that neither sees the other's end.
-    for pid in [worker, keepers[0]] {
+    for pid in [worker, shims[0]] {
         signal(pid, Signal::SIGSTOP);
     }
-    // The keeper first: the end of the worker would continue it (its process group is an orphan then), and it would kill.
-    for pid in [keepers[0], worker] {
+    // The shim first: the end of the worker would continue it (its process group is an orphan then), and it would kill.
+    for pid in [shims[0], worker] {
         signal(pid, Signal::SIGKILL);
     }
     team.wait_for("alice", "crashed");

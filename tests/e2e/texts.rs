@@ -170,7 +170,7 @@ fn errors_about_teammates_say_what_is_wrong() {
         "request-plan alice",
         "wait alice --for idle",
         "spawn carol --resume",
-        "status bob nobody",
+        "status bob zoe",
     ] {
         session.teamctl(line);
     }

@@ -109,7 +109,7 @@ fn the_end_of_a_worker_by_sigkill_ends_its_running_command() {
 }
 
 #[test]
-fn a_life_is_not_over_before_the_end_of_its_last_command() {
+fn an_incarnation_is_not_over_before_the_end_of_its_last_command() {
     // Found by trying: 30 of 30 times tool processes were still alive when their worker was reaped.
     let team = Team::started();
     let command = "/bash for i in {1..150}; do setsid sleep 300 & done; touch held; wait";
@@ -117,17 +117,17 @@ fn a_life_is_not_over_before_the_end_of_its_last_command() {
         team.teamctl(["spawn", "alice", "--restart", "never", "--prompt", command]).ok();
         team.until_held();
         let worker = team.pid("alice");
-        let keeper = children(worker).into_iter().find(|&pid| command_line(pid).contains(" shim ")).unwrap();
+        let shim = children(worker).into_iter().find(|&pid| command_line(pid).contains(" shim ")).unwrap();
         signal(worker, Signal::SIGKILL);
         assert!(poll_until(&mut || !is_alive(worker)));
-        signal(keeper, Signal::SIGSTOP);
+        signal(shim, Signal::SIGSTOP);
         let_pass(Duration::from_millis(200));
         // It has to end 150 processes, and is hardly faster than the signal. (The end of the last thread of the
         // worker wakes it again.)
         let roster = team.member("alice");
-        let caught = stat(keeper).is_some_and(|stat| stat[0] == "T");
+        let caught = stat(shim).is_some_and(|stat| stat[0] == "T");
         assert!(!caught || roster["exit"].is_null(), "{roster}");
-        signal(keeper, Signal::SIGCONT);
+        signal(shim, Signal::SIGCONT);
         team.wait_for("alice", "crashed");
         assert_eq!(team.processes(), [team.daemon_pid()]);
         if caught {
@@ -301,7 +301,7 @@ fn an_interrupt_ends_the_work_and_not_the_teammate() {
     let results = team.does("alice", "/bash echo next");
     assert_eq!((content(&results[0]), team.pid("alice")), ("next", pid));
     assert!(!team.root().join("never").exists());
-    // Whoever has nothing to do is not interrupted, neither now nor later.
+    // An idle teammate is not interrupted, neither now nor later.
     team.teamctl(["interrupt", "alice"]).ok();
     assert_eq!(content(&team.does("alice", "/bash echo then")[0]), "then");
 }

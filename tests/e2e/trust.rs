@@ -14,7 +14,7 @@ fn settled(text: &str) -> Team {
 }
 
 #[test]
-fn what_begins_something_needs_trust_and_what_reads_says_what_does_not_count() {
+fn starting_needs_trust_and_reading_says_what_is_ignored() {
     let team = settled(OFF);
     for refused in [team.teamd(["start"]), team.teamctl_with(["chat"], "hello")] {
         let refused = refused.exits(3);
@@ -63,7 +63,7 @@ fn what_is_trusted_is_shown_and_taken_back() {
 }
 
 #[test]
-fn a_file_that_is_named_is_trusted_by_where_it_is_named_and_where_it_lies() {
+fn a_named_file_is_trusted_at_the_path_that_names_it() {
     let team = Team::started();
     team.write("other.toml", OFF);
     team.write("team.toml", OFF);

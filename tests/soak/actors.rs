@@ -1,4 +1,4 @@
-//! Those who do something, over and over: each call is one deed.
+//! The actors, each in a loop: each call is one action.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +11,7 @@ use crate::team::{Rng, Team};
 
 /// Each runs in a thread of its own.
 pub(crate) const ALL: [fn(&Soak, &mut Rng); 7] =
-    [sender_one, sender_two, foreign_writer, answerer, commander, keeper_of_the_roster, kills::act];
+    [sender_one, sender_two, foreign_writer, answerer, commander, roster_changer, kills::act];
 
 fn sender_one(soak: &Soak, rng: &mut Rng) {
     static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -112,12 +112,12 @@ fn commander(soak: &Soak, rng: &mut Rng) {
     rng.pause(Duration::from_millis(500));
 }
 
-fn keeper_of_the_roster(soak: &Soak, rng: &mut Rng) {
+fn roster_changer(soak: &Soak, rng: &mut Rng) {
     rng.pause(Duration::from_secs(1));
     respawn(soak, rng);
 }
 
-/// Spawns everybody who is not there: most go on with their conversation, the volatile ones often begin anew.
+/// Spawns all teammates that are not there: most go on with their conversation, the volatile ones often begin anew.
 pub(crate) fn respawn(soak: &Soak, rng: &mut Rng) {
     let Some(roster) = soak.team.roster(soak) else { return };
     for name in soak.team.names() {

@@ -28,14 +28,14 @@ pub(crate) fn at_rest(soak: &Soak) {
         return;
     }
     requests_end(soak);
-    nothing_is_approved_by_nobody(soak);
+    each_approval_has_an_approver(soak);
     roster_agrees(soak);
-    nobody_is_left_over(soak);
+    no_process_is_left_over(soak);
     messages_are_there_once(soak);
     logs_hold_no_panic(soak);
 }
 
-/// Waits until everybody is there and has nothing to do.
+/// Waits until all teammates are there and have nothing to do.
 fn settle(soak: &Soak) -> bool {
     soak.team.processes().iter().for_each(|&pid| signal(pid, Signal::SIGCONT));
     soak.team.start_daemon(soak);
@@ -56,7 +56,7 @@ fn settle(soak: &Soak) -> bool {
     }
 }
 
-/// Says who is not idle, or has mail.
+/// Says which teammates are not idle, or have mail.
 fn busy(soak: &Soak) -> Vec<String> {
     let (Some(roster), Some(dir)) = (soak.team.roster(soak), soak.team.dir()) else {
         return vec!["no roster".to_owned()];
@@ -139,13 +139,16 @@ fn requests_end(soak: &Soak) {
     report(soak, soon(pending));
 }
 
-fn nothing_is_approved_by_nobody(soak: &Soak) {
+fn each_approval_has_an_approver(soak: &Soak) {
     let fold = fold(soak);
     let plans = fold.requests.values().filter(|request| request.kind == Kind::PlanApproval);
     for plan in plans.filter(|plan| plan.status == request::Status::Approved) {
         let id = plan.request_id.to_string();
         if !soak.ledger.has_approved(&id) {
-            soak.ledger.violation(format!("the plan {id} of {} is approved, by nobody", plan.member()));
+            soak.ledger.violation(format!(
+                "the plan {id} of {} is approved, and no actor approved it",
+                plan.member()
+            ));
         }
     }
 }
@@ -177,7 +180,7 @@ fn roster_agrees(soak: &Soak) {
 }
 
 /// The daemon and one process for each member, and nothing else.
-fn nobody_is_left_over(soak: &Soak) {
+fn no_process_is_left_over(soak: &Soak) {
     let alone = || {
         let Some(roster) = soak.team.roster(soak) else { return Ok(()) };
         let pids = roster.members.iter().filter_map(|member| i32::try_from(member.pid?).ok());
@@ -218,7 +221,7 @@ fn messages_are_there_once(soak: &Soak) {
             }
         }
         done_once(soak, &name);
-        // Who begins anew does not read what was sent before.
+        // A fresh conversation does not read what was sent before.
         if Team::is_volatile(&name) {
             continue;
         }

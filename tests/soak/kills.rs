@@ -19,7 +19,7 @@ pub(crate) fn act(soak: &Soak, rng: &mut Rng) {
                 signal(pid, Signal::SIGKILL);
             }
         }
-        6..9 => kill_a_keeper(soak, rng),
+        6..9 => kill_a_shim(soak, rng),
         9..12 => {
             if let Some(pid) = any_worker(soak, rng) {
                 stop_for_a_while(soak, rng, pid, "SIGSTOP and SIGCONT of a worker");
@@ -56,13 +56,13 @@ fn any_worker(soak: &Soak, rng: &mut Rng) -> Option<i32> {
 }
 
 /// What a worker started is killed, or what that has started.
-fn kill_a_keeper(soak: &Soak, rng: &mut Rng) {
+fn kill_a_shim(soak: &Soak, rng: &mut Rng) {
     for worker in soak.team.workers().into_keys() {
         let mut started = children(worker);
         let deeper: Vec<i32> = started.iter().flat_map(|&pid| children(pid)).collect();
         started.extend(deeper);
         if !started.is_empty() {
-            soak.ledger.count("kill -9 of a keeper or its command");
+            soak.ledger.count("kill -9 of a shim or its command");
             return signal(started[rng.below(started.len())], Signal::SIGKILL);
         }
     }
@@ -84,7 +84,7 @@ fn kill_the_daemon(soak: &Soak, rng: &mut Rng) {
     soak.team.start_daemon(soak);
 }
 
-/// A worker dies while nobody sees it.
+/// A worker dies while no daemon sees it.
 fn kill_worker_and_daemon(soak: &Soak, rng: &mut Rng) {
     let Some(pid) = soak.team.daemon_pid() else { return };
     soak.ledger.count("kill -9 of the daemon and of a worker without one");
@@ -97,16 +97,16 @@ fn kill_worker_and_daemon(soak: &Soak, rng: &mut Rng) {
     soak.team.start_daemon(soak);
 }
 
-/// Everybody leaves, and comes back.
+/// All teammates leave, and come back.
 fn restart_in_order(soak: &Soak) {
     soak.ledger.count("teamd stop --force, and start");
     let before = soak.team.daemon_pid();
     if soak.team.run(soak, "teamd", &["stop", "--force"]).is_done() {
         if let Some(pid) = before.filter(|&pid| is_alive(pid)) {
-            soak.ledger.violation(format!("teamd stop ended with 0 while the daemon {pid} lives"));
+            soak.ledger.violation(format!("teamd stop ended with 0 while the daemon {pid} runs"));
         }
         let left = soak.team.workers();
-        // Another thread may have spawned nobody: there was no daemon.
+        // Another thread cannot have spawned them: there was no daemon.
         if !left.is_empty() && soak.team.daemon_pid().is_none() {
             soak.ledger.violation(format!("teamd stop ended with 0 while workers live: {left:?}"));
         }

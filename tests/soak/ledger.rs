@@ -1,4 +1,4 @@
-//! What was done and what was promised, as whoever did it saw it.
+//! What was done and what was promised, as the actor that did it saw it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -9,7 +9,7 @@ use std::time::Duration;
 #[derive(Debug, Clone)]
 pub(crate) struct Sent {
     pub(crate) to: String,
-    /// Whose number it is: each sender waits for the end of one before it sends the next.
+    /// The sender whose number it is: it waits for the end of one before it sends the next.
     pub(crate) sender: &'static str,
     pub(crate) number: u64,
     /// Whether the sender was told that it is there.
@@ -34,7 +34,7 @@ struct Command {
 #[derive(Default)]
 struct Books {
     sent: Vec<Sent>,
-    /// The plans that somebody has set about to approve.
+    /// The plans that an actor has set about to approve.
     approved: BTreeSet<String>,
     commands: BTreeMap<String, Command>,
     counts: BTreeMap<&'static str, u64>,
@@ -53,7 +53,7 @@ impl Ledger {
         self.0.lock().unwrap().sent.clone()
     }
 
-    /// Notes, before it is said, that somebody approves a plan: whether it was heard may stay unknown.
+    /// Notes, before it is said, that an actor approves a plan: whether it was heard may stay unknown.
     pub(crate) fn approves(&self, request_id: &str) {
         self.0.lock().unwrap().approved.insert(request_id.to_owned());
     }

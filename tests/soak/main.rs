@@ -1,9 +1,9 @@
 //! A team under random kills, for as long as one likes: `scripts/soak [DURATION] [--team N] [--seed S]`.
 //!
-//! People, teammates and a foreign writer send numbered messages; workers, keepers and the daemon are killed, stopped
+//! People, teammates and a foreign writer send numbered messages; workers, shims and the daemon are killed, stopped
 //! and continued; teammates are shut down, spawned again and forgotten; plans are answered. Every so often all of that
 //! rests, and then nothing may be missing, doubled, out of order or left over ([`check`]); what grows is written down
-//! ([`leaks`]). Any violation makes the exit code 1, and the directory stays for whoever looks into it.
+//! ([`leaks`]). Any violation makes the exit code 1, and the directory stays to be looked into.
 //!
 //! Without arguments it runs for some seconds: that is what `cargo test` does. The seed fixes what each actor chooses, not
 //! how the kernel schedules the processes.
@@ -39,7 +39,7 @@ struct Args {
 pub(crate) struct Soak {
     pub(crate) team: Team,
     pub(crate) ledger: ledger::Ledger,
-    /// Held for reading by whoever does something, for writing by whoever checks.
+    /// Held for reading by each actor, for writing by the checks.
     pub(crate) rest: RwLock<()>,
     pub(crate) over: AtomicBool,
 }

@@ -124,7 +124,7 @@ impl Team {
         self.files.processes()
     }
 
-    /// Ends everything, and puts what it left where it stays for whoever looks into it.
+    /// Ends everything, and puts what it left where it stays to be looked into.
     pub(crate) fn keep(self) -> PathBuf {
         let kept = std::env::temp_dir().join(format!("teamd-soak-{}", std::process::id()));
         for pid in self.processes() {

@@ -23,18 +23,18 @@ fn place() -> Option<PathBuf> {
 }
 
 impl Team {
-    /// Whether its lives get cgroups. Says so if not: what a test then does not try is to be seen.
+    /// Whether its workers get cgroups. Says so if not: what a test then does not try is to be seen.
     pub(crate) fn has_cgroups(&self) -> bool {
         let set = self.env.iter().rfind(|(name, _)| name == "TEAM_CGROUP").map(|(_, value)| value.as_str());
         let has = set != Some("off") && place().is_some();
         let wanted = set == Some("auto") && setting().is_some_and(|(_, value)| value == "auto");
         assert!(
             has || !wanted,
-            "TEAMD_TEST_CGROUP=auto, and lives get no cgroup here: {:?}",
+            "TEAMD_TEST_CGROUP=auto, and workers get no cgroup here: {:?}",
             Place::look(None)
         );
         if !has {
-            note("lives get no cgroup here");
+            note("workers get no cgroup here");
         }
         has
     }
@@ -50,13 +50,13 @@ impl Team {
         Some(place()?.join(cgroup::of_team(&dir).ok()?))
     }
 
-    /// The cgroup of the life of a member, which must have one.
+    /// The cgroup of a member's incarnation, which must have one.
     pub(crate) fn cgroup_of(&self, name: &str) -> PathBuf {
         PathBuf::from(self.member(name)["cgroup"]["path"].as_str().unwrap())
     }
 }
 
-/// Says what is not tried here. Not by a macro, whose output nobody sees of a test that passes.
+/// Says what is not tried here. Not with `println!`: its output is not shown for a passing test.
 pub(crate) fn note(what: &str) {
     let mut seen = std::io::stderr();
     writeln!(seen, "note: {what}").unwrap();

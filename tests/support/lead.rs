@@ -26,7 +26,7 @@ impl Team {
         self.begin_lead(false, change);
     }
 
-    /// Begins the next life of the lead agent, with the conversation of its last one.
+    /// Begins the next incarnation of the lead agent, with the conversation of its last one.
     pub(crate) fn resume_lead(&self) {
         self.begin_lead(true, |_| {});
     }

@@ -248,11 +248,11 @@ impl Team {
         self.member(name)["incarnation"].as_i64().unwrap_or_default()
     }
 
-    /// Kills a worker, and waits until its next life is idle.
-    pub(crate) fn kill_and_wait_for_the_next_life(&self, name: &str) {
+    /// Kills a worker, and waits until its next incarnation is idle.
+    pub(crate) fn kill_and_wait_for_restart(&self, name: &str) {
         let next = self.incarnation(name) + 1;
         signal(self.pid(name), Signal::SIGKILL);
-        self.until("the next life to be idle", || {
+        self.until("the next incarnation to be idle", || {
             self.incarnation(name) == next && self.status(name) == "idle"
         });
     }
@@ -341,7 +341,7 @@ impl Team {
 
     /// Waits until a process is gone that was the worker of a member.
     pub(crate) fn until_gone(&self, name: &str, pid: i32) {
-        // As with the daemon: the last thread of it lets go of the life lock.
+        // As with the daemon: its last thread releases the liveness lock.
         let transcript = std::fs::File::open(self.path(&format!("transcript/{name}.jsonl"))).unwrap();
         self.until(&format!("{name} to be gone"), || !is_alive(pid) && transcript.try_lock_shared().is_ok());
         // Not by its end: what another test starts just then has a copy of this descriptor for a moment.
@@ -350,7 +350,7 @@ impl Team {
 
     /// Every live process that this test has started, directly or not.
     ///
-    /// They are known by the mark. Of those that let nobody but root look into them (teamd, workers, keepers), by
+    /// They are known by the mark. Of those that only root can look into (teamd, workers, shims), by
     /// the directory on their command line, or by their parent.
     pub(crate) fn processes(&self) -> Vec<i32> {
         let wanted = format!("{MARK}={}", self.mark);
@@ -376,20 +376,20 @@ impl Team {
     }
 
     /// Waits until nothing that this test has started is left.
-    pub(crate) fn until_nobody_is_left(&self) {
+    pub(crate) fn until_no_process_is_left(&self) {
         self.until("every process to be gone", || self.processes().is_empty());
     }
 }
 
 impl Drop for Team {
     fn drop(&mut self) {
-        // A daemon could start a worker between two looks: look until nobody is there.
+        // A daemon could start a worker between two looks: look until none is there.
         poll_until(&mut || {
             let left = self.processes();
             left.iter().for_each(|&pid| signal(pid, Signal::SIGKILL));
             left.is_empty()
         });
-        // A daemon that was killed has not removed it; it is empty by now, or somebody else's.
+        // A daemon that was killed has not removed it; it is empty by now, or another team's.
         if let Some(folder) = self.cgroup() {
             poll_until(&mut || teamd_shared::cgroup::remove(&folder).is_ok());
         }

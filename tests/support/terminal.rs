@@ -1,4 +1,4 @@
-//! A pseudo-terminal in which a program runs, as at a person's desk.
+//! A pseudo-terminal in which a program runs, as a person would use it.
 
 use std::fs::File;
 use std::io::Write;
@@ -118,7 +118,7 @@ fn plain(shown: &str) -> String {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        // A test that failed leaves nobody behind.
+        // A test that failed leaves no process behind.
         drop(self.child.kill());
     }
 }

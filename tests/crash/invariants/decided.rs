@@ -9,7 +9,7 @@ use teamd_shared::request::Kind;
 
 use crate::stage::{Checked, Stage, hold};
 
-/// The lines that nobody writes who has not decided something.
+/// The lines that only follow from a decision.
 const DECIDED: [&str; 4] =
     ["shutdown_request", "plan_request", "plan_approval_response", "teammate_terminated"];
 
@@ -41,14 +41,14 @@ pub(super) fn check(stage: &Stage) -> Checked {
         for (id, line) in lines {
             let decided = line["type"].as_str().is_some_and(|sort| DECIDED.contains(&sort));
             hold(!decided || told.contains(id), || {
-                format!("nobody has decided what stands in the inbox of {to}: {line}")
+                format!("no decision leads to what stands in the inbox of {to}: {line}")
             })?;
         }
     }
     Ok(())
 }
 
-/// Who must be told of a line of the journal.
+/// The member that must be told of a line of the journal.
 fn must_hear(line: &Line) -> Option<&str> {
     match &line.record {
         Record::Member(record) if record.event == MemberEvent::Exited => Some("lead"),
@@ -85,14 +85,14 @@ fn says(line: &Line, message: &Value) -> Checked {
             [Some(id), verdict, feedback].into_iter().flatten().collect::<Vec<_>>()
         }
         Record::Member(record) if record.event == MemberEvent::Exited => {
-            let life = record.ended_incarnation.unwrap_or(record.member.incarnation);
+            let incarnation = record.ended_incarnation.unwrap_or(record.member.incarnation);
             vec![
                 ("name", json!(record.member.name.as_str())),
                 ("restarted", json!(record.ended_incarnation.is_some())),
                 ("unread", json!(record.member.exit.as_ref().map(|exit| exit.unread))),
             ]
             .into_iter()
-            .chain(record.ended_incarnation.is_none().then_some(("incarnation", json!(life))))
+            .chain(record.ended_incarnation.is_none().then_some(("incarnation", json!(incarnation))))
             .collect()
         }
         Record::Member(_) | Record::Team(_) | Record::Snapshot(_) => Vec::new(),
@@ -113,7 +113,7 @@ pub(super) fn notices(stage: &Stage, name: &str) -> Checked {
     let by_id = ids(&stage.team.inbox("lead"));
     let quarantine = stage.team.lines(&format!("inbox/{name}.rejected.jsonl"));
     let entries = stage.team.transcript(name);
-    // Who was killed right behind its last entry tells in its next life: if one is begun.
+    // A worker that was killed right behind its last entry tells in its next incarnation, if there is one.
     let is_dead = matches!(stage.status(name).as_str(), "crashed" | "killed");
     let told = entries.len().saturating_sub(usize::from(is_dead));
     for (index, entry) in entries.iter().enumerate() {

@@ -25,10 +25,10 @@ pub(super) fn check(stage: &Stage) -> Checked {
 
 fn transcript(stage: &Stage, name: &str, counts: &BTreeMap<&str, usize>) -> Checked {
     let text = stage.team.file(&format!("transcript/{name}.jsonl"));
-    // A torn tail stays until the next life cuts it off; inside there is none.
+    // A torn tail stays until the next incarnation cuts it off; inside there is none.
     let text = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
     let mut open: HashMap<String, Value> = HashMap::new();
-    let (mut lives, mut unwritten) = (Vec::new(), false);
+    let (mut incarnations, mut unwritten) = (Vec::new(), false);
     for (number, line) in (1..).zip(text.lines()) {
         let entry: Value = serde_json::from_str(line).unwrap_or_default();
         hold(entry.is_object(), || format!("line {number} of the transcript of {name} is {line:?}"))?;
@@ -37,7 +37,7 @@ fn transcript(stage: &Stage, name: &str, counts: &BTreeMap<&str, usize>) -> Chec
                 if entry["incarnation"] == entry["conversation"] {
                     open.clear();
                 }
-                lives.push(entry["incarnation"].as_u64().unwrap_or_default());
+                incarnations.push(entry["incarnation"].as_u64().unwrap_or_default());
             }
             "answer" => {
                 hold(open.is_empty(), || format!("{name} answered while {open:?} had no result"))?;
@@ -63,7 +63,9 @@ fn transcript(stage: &Stage, name: &str, counts: &BTreeMap<&str, usize>) -> Chec
             _ => {}
         }
     }
-    hold(lives.is_sorted_by(|one, next| one < next), || format!("the lives of {name} are {lives:?}"))
+    hold(incarnations.is_sorted_by(|one, next| one < next), || {
+        format!("the incarnations of {name} are {incarnations:?}")
+    })
 }
 
 /// Whether an edit was done, or its result says that it may have been, or was not: a second one would fail for another reason.

@@ -1,5 +1,5 @@
-//! A gate is open only where the journal says why: a life that began without `--plan`, or an approval, which a person gave, of
-//! a plan of that member in that conversation. What a closed gate should have refused did not happen.
+//! A gate is open only where the journal says why: an incarnation that began without `--plan`, or a person's approval of a
+//! plan of that member in that conversation. What a closed gate should have refused did not happen.
 //!
 //! The journal's own records of the gate are compared with what follows from its events here, so that no fold is believed.
 
@@ -17,7 +17,7 @@ type Changes = Vec<(f64, Gate)>;
 
 #[derive(Default)]
 struct Gates {
-    /// Of each member: its gate, and the life in which its conversation began.
+    /// Of each member: its gate, and the incarnation in which its conversation began.
     now: HashMap<String, (Gate, u32)>,
     changes: BTreeMap<String, Changes>,
     /// The plans that are pending.
@@ -50,7 +50,7 @@ impl Gates {
         }
     }
 
-    /// A plan is given up with the conversation of its author, or when that one leaves; a crash that another life follows
+    /// A plan expires with the conversation of its author, or when the author leaves. A crash that another incarnation follows
     /// keeps it.
     fn expires(&mut self, line: &Line) -> Checked {
         let (expired, ends) = match &line.record {
@@ -73,7 +73,7 @@ impl Gates {
         };
         let plan = expired.iter().find(|id| self.pending.contains(id));
         hold(plan.is_none() || ends, || {
-            format!("line {} gives up the plan {plan:?} of somebody who goes on", line.seq)
+            format!("line {} gives up the plan {plan:?} of a teammate that goes on", line.seq)
         })
     }
 
@@ -108,15 +108,15 @@ impl Gates {
     fn plan(&mut self, stage: &Stage, line: &Line, event: RequestEvent, plan: &Request) -> Checked {
         let (id, name) = (plan.request_id.to_string(), plan.from.clone());
         let Some((_, conversation)) = self.now.get(&name).copied() else {
-            return hold(event == RequestEvent::Expired, || format!("plan {id} is of nobody: {name}"));
+            return hold(event == RequestEvent::Expired, || format!("plan {id} is of no member: {name}"));
         };
         let gate = match event {
             RequestEvent::Asked => Gate::Closed,
             RequestEvent::Approved => {
                 let given = stage.ledger.approved.iter().any(|(known, _)| *known == id);
-                hold(given, || format!("plan {id} was approved by nobody"))?;
+                hold(given, || format!("no person approved plan {id}"))?;
                 hold(plan.incarnation >= conversation, || {
-                    format!("plan {id} of life {} opens conversation {conversation}", plan.incarnation)
+                    format!("plan {id} of incarnation {} opens conversation {conversation}", plan.incarnation)
                 })?;
                 Gate::Open
             }

@@ -70,8 +70,8 @@ fn texts_left_unread(stage: &Stage, name: &str) -> Vec<String> {
     texts
 }
 
-/// How much mail a teammate left unread for good, as the journal says: what the last life of each of its conversations left. A
-/// life that goes on with a conversation reads what the one before has not.
+/// How much mail a teammate left unread for good, as the journal says: what the last incarnation of each of its conversations
+/// left. An incarnation that goes on with a conversation reads what the one before has not.
 fn unread_for_good(stage: &Stage, name: &str) -> u64 {
     let exits = stage
         .team
@@ -108,7 +108,7 @@ fn repetitions(stage: &Stage) -> Checked {
     Ok(())
 }
 
-/// Whether two lines say the same. A later life repeats a line at its own time, under its own number.
+/// Whether two lines say the same. A later incarnation repeats a line at its own time, under its own number.
 fn same(one: &Value, other: &Value) -> bool {
     let said = |line: &Value| {
         let mut line = line.clone();

@@ -3,7 +3,7 @@
 mod decided;
 mod effects;
 mod gates;
-pub(crate) mod lives;
+pub(crate) mod incarnations;
 mod mail;
 pub(crate) mod processes;
 mod quiet;
@@ -25,7 +25,7 @@ pub(crate) fn finish(stage: &mut Stage) -> Checked {
     processes::check_none(stage)?;
     let fold = stage.fold()?;
     records::check_ended(stage, &fold)?;
-    lives::check(stage)?;
+    incarnations::check(stage)?;
     gates::check(stage)?;
     mail::check(stage, &fold)?;
     decided::check(stage)?;
@@ -41,14 +41,14 @@ pub(crate) fn finish(stage: &mut Stage) -> Checked {
 /// After the fault, a teammate can be spawned, spoken to, and sent away.
 fn still_works(stage: &mut Stage) -> Checked {
     let spawned = stage.ctl(&["spawn", "zoe"])?;
-    hold(spawned.is_done(), || format!("afterwards nobody can be spawned: {spawned:?}"))?;
+    hold(spawned.is_done(), || format!("afterwards no teammate can be spawned: {spawned:?}"))?;
     stage.send_plain("zoe", "/bash echo z1 >> effects", &[])?;
     let told = stage.ledger.sent.last().is_some_and(|sent| sent.told);
-    hold(told, || "afterwards nobody can be told anything".to_owned())?;
+    hold(told, || "afterwards no message can be sent".to_owned())?;
     stage.until_read("zoe")?;
     stage.ledger.asked_to_leave.push("zoe".to_owned());
     let gone = stage.ctl(&["shutdown", "zoe"])?;
-    hold(gone.is_done(), || format!("afterwards nobody can be shut down: {gone:?}"))?;
+    hold(gone.is_done(), || format!("afterwards no teammate can be shut down: {gone:?}"))?;
     match stage.status("zoe").as_str() {
         "shutdown" => Ok(()),
         other => Err(Violation(format!("zoe was shut down, and is {other}"))),

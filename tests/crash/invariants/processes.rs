@@ -1,20 +1,20 @@
-//! No process is left that should be gone, and nobody lives twice.
+//! No process is left that should be gone, and no teammate has two workers.
 
 use serde_json::Value;
 
 use crate::stage::{Checked, Stage, hold};
 use crate::support::process;
 
-/// The processes of the team that belong neither to the daemon nor to a member that lives.
-pub(crate) fn strays(stage: &Stage, roster: &Value) -> Vec<String> {
-    strays_of(stage, roster, &stage.team.processes())
+/// The processes of the team that belong neither to the daemon nor to a live member.
+pub(crate) fn orphans(stage: &Stage, roster: &Value) -> Vec<String> {
+    orphans_of(stage, roster, &stage.team.processes())
 }
 
-fn strays_of(stage: &Stage, roster: &Value, there: &[i32]) -> Vec<String> {
+fn orphans_of(stage: &Stage, roster: &Value, there: &[i32]) -> Vec<String> {
     let members = roster["members"].as_array().cloned().unwrap_or_default();
     let known: Vec<i32> = members.iter().filter_map(pid).chain([stage.daemon()]).collect();
-    let strays = there.iter().filter(|pid| !known.contains(pid));
-    strays.map(|&pid| format!("{pid} {}", process::command_line(pid))).collect()
+    let orphans = there.iter().filter(|pid| !known.contains(pid));
+    orphans.map(|&pid| format!("{pid} {}", process::command_line(pid))).collect()
 }
 
 fn pid(member: &Value) -> Option<i32> {
@@ -27,8 +27,8 @@ pub(crate) fn of_command(stage: &Stage, text: &str) -> Vec<(i32, String)> {
     lines.filter(|(_, line)| line.contains(text)).collect()
 }
 
-/// While the team rests: each member that lives has one worker, the one that the roster names; each that has ended, none; and
-/// there is nothing else but the daemon. What was started for nobody leaves by itself, as soon as it finds that out.
+/// While the team rests: each live member has one worker, the one that the roster names; each that has ended, none; and
+/// there is nothing else but the daemon. A worker that no daemon knows leaves by itself, as soon as it finds that out.
 pub(super) fn check_alive(stage: &Stage, roster: &Value) -> Checked {
     let all = stage.team.processes();
     for member in roster["members"].as_array().into_iter().flatten() {
@@ -37,8 +37,8 @@ pub(super) fn check_alive(stage: &Stage, roster: &Value) -> Checked {
         let there = workers(&all, name);
         hold(there == wanted, || format!("the workers of {name} are {there:?}, and should be {wanted:?}"))?;
     }
-    let strays = strays_of(stage, roster, &all);
-    hold(strays.is_empty(), || format!("nobody knows of {strays:?}"))
+    let orphans = orphans_of(stage, roster, &all);
+    hold(orphans.is_empty(), || format!("no record names {orphans:?}"))
 }
 
 /// The workers of a teammate among some processes.

@@ -1,9 +1,9 @@
-//! At rest: the daemon runs, nobody asks it for anything, and what it has decided comes to its end by itself. A command would
+//! At rest: the daemon runs, no command asks it for anything, and what it has decided comes to its end by itself. A command would
 //! hide what was left undone, since it is completed with the next line of the journal.
 
 use std::time::{Duration, Instant};
 
-use super::{decided, gates, lives, processes, records, work};
+use super::{decided, gates, incarnations, processes, records, work};
 use crate::stage::{Checked, PATIENCE, Stage, Violation};
 
 /// Waits, doing nothing, until all that was decided has happened; nothing else may be true then.
@@ -17,7 +17,7 @@ pub(super) fn check(stage: &Stage) -> Checked {
         pause = (pause * 2).min(Duration::from_millis(15));
     }
     records::requests_were_made(stage)?;
-    lives::check(stage)?;
+    incarnations::check(stage)?;
     gates::check(stage)
 }
 
@@ -26,7 +26,7 @@ fn rests(stage: &Stage) -> Checked {
     let before = stage.roster();
     let fold = stage.fold()?;
     records::compare(&before, &fold, false)?;
-    records::nobody_is_between(&before, &fold)?;
+    records::all_members_rest(&before, &fold)?;
     decided::check(stage)?;
     work::is_done(stage)?;
     records::archive(stage)?;

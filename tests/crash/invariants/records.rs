@@ -1,4 +1,4 @@
-//! The journal folds, the roster says what it says, and every request was answered by whoever was asked.
+//! The journal folds, the roster says what it says, and every request was answered by the side that was asked.
 
 use serde_json::Value;
 use teamd_shared::journal::{MemberEvent, Record, Team as Fold};
@@ -6,7 +6,7 @@ use teamd_shared::request::{Kind, Status};
 
 use crate::stage::{Checked, Stage, Violation, hold};
 
-/// After the end: everything is answered, everybody has ended, and nobody approved but a person.
+/// After the end: everything is answered, all members have ended, and only a person approved.
 pub(super) fn check_ended(stage: &Stage, fold: &Fold) -> Checked {
     whole(stage)?;
     let unreadable = stage.unreadable();
@@ -19,10 +19,10 @@ pub(super) fn check_ended(stage: &Stage, fold: &Fold) -> Checked {
         hold(request.status != Status::Pending, || format!("request {id} was never answered"))?;
         match (request.kind, request.status) {
             (Kind::PlanApproval, Status::Approved) => {
-                hold(given(&stage.ledger.approved), || format!("plan {id} was approved by nobody"))?;
+                hold(given(&stage.ledger.approved), || format!("no person approved plan {id}"))?;
             }
             (Kind::PlanApproval, Status::Rejected) => {
-                hold(given(&stage.ledger.rejected), || format!("plan {id} was rejected by nobody"))?;
+                hold(given(&stage.ledger.rejected), || format!("no person rejected plan {id}"))?;
             }
             _ => {}
         }
@@ -40,21 +40,21 @@ pub(super) fn check_ended(stage: &Stage, fold: &Fold) -> Checked {
     Ok(())
 }
 
-/// Every plan was submitted by somebody who lives, and every shutdown asked for by the user.
+/// Every plan was submitted by a live teammate, and every shutdown asked for by the user.
 pub(super) fn requests_were_made(stage: &Stage) -> Checked {
     for line in stage.journal() {
         let Record::Request(record) = line.record else { continue };
         let name = record.request.member();
         let wanted = stage.ledger.asked_to_leave.iter().any(|asked| asked == name);
         hold(wanted || record.request.kind == Kind::PlanApproval, || {
-            format!("nobody wanted {name} to leave, and it was asked: line {}", line.seq)
+            format!("the user did not want {name} to leave, and it was asked: line {}", line.seq)
         })?;
     }
     Ok(())
 }
 
-/// Nobody is on the way to another state, and no line of the journal waits for another one.
-pub(super) fn nobody_is_between(roster: &Value, fold: &Fold) -> Checked {
+/// No member is between two states, and no line of the journal waits for another one.
+pub(super) fn all_members_rest(roster: &Value, fold: &Fold) -> Checked {
     for member in roster["members"].as_array().into_iter().flatten() {
         let (name, status) = (&member["name"], member["status"].as_str().unwrap_or_default());
         let rests = ["idle", "awaiting_approval", "shutdown", "killed", "crashed"].contains(&status);
@@ -69,10 +69,10 @@ pub(super) fn nobody_is_between(roster: &Value, fold: &Fold) -> Checked {
         })?;
     }
     let pending_derived = fold.pending_derived();
-    hold(pending_derived.is_empty(), || format!("the journal owes {pending_derived:?}"))
+    hold(pending_derived.is_empty(), || format!("the journal lacks the derived records {pending_derived:?}"))
 }
 
-/// The files of whoever was forgotten are in the archive.
+/// The files of a forgotten member are in the archive.
 pub(super) fn archive(stage: &Stage) -> Checked {
     for line in stage.journal() {
         let Record::Member(record) = line.record else { continue };
@@ -83,7 +83,7 @@ pub(super) fn archive(stage: &Stage) -> Checked {
         let back = stage.roster()["members"]
             .as_array()
             .is_some_and(|members| members.iter().any(|member| member["name"] == name.as_str()));
-        // Nobody is forgotten here who has not lived.
+        // Each member that is forgotten here has run.
         for folder in ["inbox", "transcript"] {
             let kept = stage.team.path(&format!("archive/{}.{folder}.{name}.jsonl", line.seq));
             hold(kept.exists(), || format!("{name} was forgotten, and {} is not there", kept.display()))?;

@@ -24,7 +24,7 @@ pub(crate) fn check(args: &[&str], said: &Run, killed: bool) -> Checked {
     })
 }
 
-/// What was done already when a command was refused something has not failed; `before`: the life that was there before it.
+/// What was done already when a command was refused something has not failed. `before` is the incarnation before it.
 pub(crate) fn check_done(then: &Truth, args: &[&str], said: &Run, before: i64) -> Checked {
     let done = match args {
         ["shutdown", name, options @ ..] => !options.contains(&"--no-wait") && then.has_left(name),
@@ -34,7 +34,7 @@ pub(crate) fn check_done(then: &Truth, args: &[&str], said: &Run, before: i64) -
     hold(!done || said.code != Some(1), || format!("`{args:?}` was done already, and ended with 1: {said:?}"))
 }
 
-/// Whoever has sent something is not told to try again, or that it was not sent: it would be sent twice.
+/// A sender whose message was appended is not told to try again, or that it was not sent: it would be sent twice.
 pub(crate) fn check_sent(stage: &Stage, args: &[&str], said: &Run) -> Checked {
     let (&["send", _, text, ..] | &["broadcast", text, ..]) = args else { return Ok(()) };
     let holds = |name: &&str| stage.team.inbox(name).iter().any(|line| line["content"] == text);
@@ -45,7 +45,7 @@ pub(crate) fn check_sent(stage: &Stage, args: &[&str], said: &Run) -> Checked {
 }
 
 fn is_to_be_repeated(told: &str) -> bool {
-    // Who is to look first, or not to do it at all, is told nothing wrong.
+    // A hint to look first, or not to send again at all, is right.
     let sound = ["before you send it again", "do not send it again"];
     let rest = sound.iter().fold(told.to_owned(), |rest, sound| rest.replace(sound, ""));
     ["try again", "send it again"].iter().any(|wrong| rest.contains(wrong))
@@ -65,7 +65,7 @@ pub(super) fn check_logs(stage: &Stage) -> Checked {
     })
 }
 
-/// Nobody was told of anything that did not last yet.
+/// Only what lasts was told.
 pub(super) fn check_order(stage: &Stage) -> Checked {
     let wrong = stage.tracer.look().wrong;
     hold(wrong.is_none(), || format!("too early: {wrong:?}"))

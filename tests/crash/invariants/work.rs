@@ -1,5 +1,4 @@
-//! What a teammate was asked to do it does, also in a later life; what it has told somebody stands in that inbox, and nothing else
-//! does.
+//! What a teammate was asked to do it does, also in a later incarnation. An inbox holds what was sent to it, and nothing else.
 
 use serde_json::Value;
 use teamd_shared::message::Message;
@@ -8,45 +7,45 @@ use teamd_shared::name::Name;
 use super::decided::{archived, ids, with_archive};
 use crate::stage::{Checked, Stage, hold};
 
-/// All those who can write to each other.
+/// All members that can write to each other.
 const NAMES: [&str; 6] = ["alice", "bob", "carol", "dave", "erin", "zoe"];
 
-/// Whoever is idle has done what it was asked to do.
+/// An idle teammate has done what it was asked to do.
 pub(super) fn is_done(stage: &Stage) -> Checked {
     let roster = stage.roster();
     for member in roster["members"].as_array().into_iter().flatten() {
         let name = member["name"].as_str().unwrap_or_default();
-        let owed = owed(name, &stage.team.transcript(name));
-        hold(member["status"] != "idle" || owed.is_none(), || {
-            format!("{name} is idle, and has not ended what it took in: {owed:?}")
+        let unfinished = unfinished(name, &stage.team.transcript(name));
+        hold(member["status"] != "idle" || unfinished.is_none(), || {
+            format!("{name} is idle, and has not ended what it took in: {unfinished:?}")
         })?;
     }
     Ok(())
 }
 
 /// What has begun in a transcript and was not ended: from the prompt, or a message that is work, to the next rest.
-fn owed(name: &str, transcript: &[Value]) -> Option<Value> {
+fn unfinished(name: &str, transcript: &[Value]) -> Option<Value> {
     let reader = Name::new(name).ok()?;
     let starts = |message: &&Value| {
         Message::from_json((*message).clone()).is_ok_and(|message| message.starts_a_turn(&reader))
     };
-    let mut owed = None;
+    let mut unfinished = None;
     for entry in transcript {
         match entry["entry"].as_str().unwrap_or_default() {
-            "life" if !entry["prompt"].is_null() => owed = Some(entry["prompt"].clone()),
-            "life" if entry["incarnation"] == entry["conversation"] => owed = None,
+            "life" if !entry["prompt"].is_null() => unfinished = Some(entry["prompt"].clone()),
+            "life" if entry["incarnation"] == entry["conversation"] => unfinished = None,
             "messages" => {
                 let work = entry["messages"].as_array().into_iter().flatten().find(starts);
-                owed = work.cloned().or(owed);
+                unfinished = work.cloned().or(unfinished);
             }
-            "idle" | "left" => owed = None,
+            "idle" | "left" => unfinished = None,
             _ => {}
         }
     }
-    owed
+    unfinished
 }
 
-/// Checks what was begun, and said, by everybody who has ever lived.
+/// Checks what each teammate that ever ran has begun and said.
 pub(super) fn check(stage: &Stage) -> Checked {
     for name in NAMES {
         let transcript = with_archived_lives(stage, name);
@@ -59,23 +58,23 @@ pub(super) fn check(stage: &Stage) -> Checked {
     Ok(())
 }
 
-/// A conversation begins with the prompt that it was spawned with, whichever of its lives is the first to begin.
+/// A conversation begins with the prompt that it was spawned with, whichever of its incarnations is the first to begin.
 fn begins_as_asked(stage: &Stage, name: &str, transcript: &[Value]) -> Checked {
     let spawned = stage.team.journal();
     let spawned = spawned.iter().filter(|line| {
         line["event"] == "spawning" && line["name"] == name && line["incarnation"] == line["conversation"]
     });
     for spawning in spawned {
-        let mut lives = transcript.iter().filter(|entry| entry["entry"] == "life");
-        let first = lives.find(|life| life["conversation"] == spawning["conversation"]);
-        hold(first.is_none_or(|life| life["prompt"] == spawning["prompt"]), || {
+        let mut incarnations = transcript.iter().filter(|entry| entry["entry"] == "life");
+        let first = incarnations.find(|incarnation| incarnation["conversation"] == spawning["conversation"]);
+        hold(first.is_none_or(|incarnation| incarnation["prompt"] == spawning["prompt"]), || {
             format!("{name} was spawned with {}, and began with {first:?}", spawning["prompt"])
         })?;
     }
     Ok(())
 }
 
-/// What the model was told that it was sent stands in the inbox of the one whom it was sent to.
+/// A message that the model was told is sent stands in the inbox of its receiver.
 fn has_told(stage: &Stage, name: &str, transcript: &[Value]) -> Checked {
     let blocks = transcript.iter().flat_map(|entry| entry["content"].as_array().into_iter().flatten());
     for call in blocks.filter(|block| block["name"] == "send_message") {
@@ -103,7 +102,7 @@ fn told_by(stage: &Stage, (author, transcript): (&str, &[Value]), to: &str) -> C
     Ok(())
 }
 
-/// All lives of a name, also of those who were forgotten.
+/// All incarnations of a name, also those of forgotten members.
 fn with_archived_lives(stage: &Stage, name: &str) -> Vec<Value> {
     let mut entries = archived(stage, &format!(".transcript.{name}.jsonl"));
     entries.extend(stage.team.transcript(name));

@@ -1,4 +1,4 @@
-//! Somebody meddles with the daemon's own files while it lives.
+//! Another program meddles with the daemon's own files while it runs.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use crate::stage::{Checked, Stage};
 
 /// The journal is deleted, then replaced, then the roster is deleted: each is put back, and lasts before the daemon goes on.
 ///
-/// It must live meanwhile, since nobody else knows any more what stood there: only what comes after has points.
+/// It must live meanwhile, since it alone still knows what stood there: only what comes after has points.
 pub(super) fn meddle(stage: &mut Stage) -> Checked {
     stage.start()?;
     stage.spawn("alice", &[])?;

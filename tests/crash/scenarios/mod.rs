@@ -2,7 +2,7 @@
 
 mod crashes;
 mod files;
-mod lives;
+mod incarnations;
 mod plans;
 mod shutdowns;
 mod work;
@@ -12,40 +12,40 @@ use crate::stage::{Checked, Stage, Victim};
 /// A scenario.
 pub(crate) struct Scenario {
     pub(crate) name: &'static str,
-    /// Who can be the victim.
+    /// The possible victims.
     pub(crate) victims: &'static [Victim],
     /// What happens.
     pub(crate) play: fn(&mut Stage) -> Checked,
 }
 
-const EVERYBODY: &[Victim] = &Victim::ALL;
+const ALL_VICTIMS: &[Victim] = &Victim::ALL;
 const NO_COMMAND: &[Victim] = &[Victim::Daemon, Victim::Worker];
 const NO_WORKER: &[Victim] = &[Victim::Daemon, Victim::Ctl];
 const DAEMON: &[Victim] = &[Victim::Daemon];
 
 pub(crate) const ALL: [Scenario; 24] = [
-    Scenario { name: "start", victims: NO_WORKER, play: lives::start },
-    Scenario { name: "spawn", victims: EVERYBODY, play: lives::spawn },
-    Scenario { name: "send", victims: EVERYBODY, play: work::send },
+    Scenario { name: "start", victims: NO_WORKER, play: incarnations::start },
+    Scenario { name: "spawn", victims: ALL_VICTIMS, play: incarnations::spawn },
+    Scenario { name: "send", victims: ALL_VICTIMS, play: work::send },
     Scenario { name: "turn", victims: NO_COMMAND, play: work::turn },
-    Scenario { name: "approve", victims: EVERYBODY, play: plans::approve },
-    Scenario { name: "refuse", victims: EVERYBODY, play: plans::refuse },
-    Scenario { name: "replan", victims: EVERYBODY, play: plans::replan },
-    Scenario { name: "shutdown", victims: EVERYBODY, play: shutdowns::shutdown },
-    Scenario { name: "reject", victims: EVERYBODY, play: shutdowns::reject },
-    Scenario { name: "force", victims: EVERYBODY, play: shutdowns::force },
-    Scenario { name: "respawn", victims: EVERYBODY, play: lives::respawn },
-    Scenario { name: "resume", victims: EVERYBODY, play: lives::resume },
-    Scenario { name: "restart", victims: NO_COMMAND, play: lives::restart },
+    Scenario { name: "approve", victims: ALL_VICTIMS, play: plans::approve },
+    Scenario { name: "refuse", victims: ALL_VICTIMS, play: plans::refuse },
+    Scenario { name: "replan", victims: ALL_VICTIMS, play: plans::replan },
+    Scenario { name: "shutdown", victims: ALL_VICTIMS, play: shutdowns::shutdown },
+    Scenario { name: "reject", victims: ALL_VICTIMS, play: shutdowns::reject },
+    Scenario { name: "force", victims: ALL_VICTIMS, play: shutdowns::force },
+    Scenario { name: "respawn", victims: ALL_VICTIMS, play: incarnations::respawn },
+    Scenario { name: "resume", victims: ALL_VICTIMS, play: incarnations::resume },
+    Scenario { name: "restart", victims: NO_COMMAND, play: incarnations::restart },
     Scenario { name: "loop", victims: DAEMON, play: crashes::crash_loop },
     Scenario { name: "hang", victims: DAEMON, play: crashes::hang },
-    Scenario { name: "orphans", victims: DAEMON, play: lives::orphans },
-    Scenario { name: "adopt", victims: NO_COMMAND, play: lives::adopt },
-    Scenario { name: "replace", victims: EVERYBODY, play: lives::replace },
-    Scenario { name: "handover", victims: EVERYBODY, play: lives::handover },
-    Scenario { name: "broadcast", victims: EVERYBODY, play: work::broadcast },
-    Scenario { name: "everybody", victims: EVERYBODY, play: shutdowns::everybody },
-    Scenario { name: "forget", victims: EVERYBODY, play: lives::forget },
+    Scenario { name: "orphans", victims: DAEMON, play: incarnations::orphans },
+    Scenario { name: "adopt", victims: NO_COMMAND, play: incarnations::adopt },
+    Scenario { name: "replace", victims: ALL_VICTIMS, play: incarnations::replace },
+    Scenario { name: "handover", victims: ALL_VICTIMS, play: incarnations::handover },
+    Scenario { name: "broadcast", victims: ALL_VICTIMS, play: work::broadcast },
+    Scenario { name: "all", victims: ALL_VICTIMS, play: shutdowns::all },
+    Scenario { name: "forget", victims: ALL_VICTIMS, play: incarnations::forget },
     Scenario { name: "meddle", victims: DAEMON, play: files::meddle },
-    Scenario { name: "stop", victims: EVERYBODY, play: shutdowns::stop },
+    Scenario { name: "stop", victims: ALL_VICTIMS, play: shutdowns::stop },
 ];

@@ -85,7 +85,7 @@ pub(super) fn approve(stage: &mut Stage) -> Checked {
     stage.until_read("alice")?;
     stage.until("her to be idle", |stage| stage.status("alice") == "idle")?;
     let gate = stage.member("alice")["gate"].clone();
-    // Whoever ended for good begins again with a plan, also by `--resume`.
+    // A teammate that ended for good begins again with a plan, also by `--resume`.
     hold(gate == "open" || stage.revived, || format!("after the approval the gate is {gate}"))
 }
 
@@ -108,11 +108,11 @@ pub(super) fn replan(stage: &mut Stage) -> Checked {
     let ticks = ["spawn", "alice", "--prompt", "/bash& while :; do echo >> ticks; sleep 0.02; done"];
     stage.achieve("spawn alice", |stage, _| stage.ctl(&ticks), |stage| stage.is_running("alice"))?;
     stage.until("her to tick", |stage| stage.team.made("ticks"))?;
-    // Whoever is told that the gate is closed has waited for her, and for what she runs.
+    // A command that says that the gate is closed has waited for her, and for what she runs.
     if stage.is_victim(Victim::Daemon) {
         stage.stop_her_until("gate_closed", Duration::from_millis(100));
     } else if stage.is_victim(Victim::Ctl) {
-        stage.hold_her_keeper_until("gate_closed", Duration::from_millis(100))?;
+        stage.hold_her_shim_until("gate_closed", Duration::from_millis(100))?;
     }
     stage.mark();
     let closed = |stage: &Stage| stage.member("alice")["gate"] == "closed";
@@ -135,7 +135,7 @@ pub(super) fn replan(stage: &mut Stage) -> Checked {
     )?;
     let id = planned(stage)?;
     answer(stage, id, true)?;
-    // A message that was said not to be read may be read by the next life: that is a plan more.
+    // A message that was said not to be read may be read by the next incarnation: that is a plan more.
     while let Some(id) = plan_or_rest(stage)? {
         answer(stage, id, true)?;
     }

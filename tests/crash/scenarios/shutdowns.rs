@@ -43,8 +43,8 @@ fn gone(stage: &mut Stage, code: i32) -> Checked {
         format!("shutdown ended with {code}, and config.json says {}", stage.status("alice"))
     })?;
     // Others may be on their way, whose command was killed: but nothing that she started is.
-    let left = processes::strays(stage, &stage.roster());
-    hold(left.is_empty(), || format!("shutdown ended with {code}, and {left:?} lives"))
+    let left = processes::orphans(stage, &stage.roster());
+    hold(left.is_empty(), || format!("shutdown ended with {code}, and {left:?} still runs"))
 }
 
 /// Idle, she leaves: when she has read what was sent to her before.
@@ -59,7 +59,7 @@ pub(super) fn shutdown(stage: &mut Stage) -> Checked {
     stage.mark();
     let code = ask(stage, &[], |stage| stage.has_ended("alice"))?;
     gone(stage, code)?;
-    // A worker that is let live leaves only when the journal has its answer, whoever else dies.
+    // A worker that is not the victim leaves only when the journal has its answer, whatever else dies.
     let status = stage.status("alice");
     hold(!sent || status != "shutdown" || stage.team.has_taken_in("alice", LAST_WORDS), || {
         "she has left, and not read what was sent to her before she was asked".to_owned()
@@ -98,11 +98,11 @@ pub(super) fn reject(stage: &mut Stage) -> Checked {
     Ok(())
 }
 
-/// Whoever does not answer is ended with all that it started.
+/// A worker that does not answer is ended with all that it started.
 pub(super) fn force(stage: &mut Stage) -> Checked {
     stage.start()?;
     stage.want("alice");
-    // Without a sandbox no namespace ends with the command: her keeper alone sees to it.
+    // Without a sandbox no namespace ends with the command: her shim alone sees to it.
     let orders = "/bash echo f1 >> effects; setsid sleep 300 & sleep 301";
     let all = ["spawn", "alice", "--sandbox", "off", "--prompt", orders];
     stage.achieve("spawn", |stage, _| stage.ctl(&all), |stage| stage.is_running("alice"))?;
@@ -112,7 +112,7 @@ pub(super) fn force(stage: &mut Stage) -> Checked {
     gone(stage, code)
 }
 
-/// Everybody is asked, and the daemon ends. They are so many that one decision grows more inboxes than the daemon syncs itself:
+/// All are asked, and the daemon ends. They are so many that one decision grows more inboxes than the daemon syncs itself:
 /// another thread does.
 pub(super) fn stop(stage: &mut Stage) -> Checked {
     stage.start()?;
@@ -128,7 +128,7 @@ pub(super) fn stop(stage: &mut Stage) -> Checked {
 }
 
 /// All are asked to leave at once: one idle, one at work, one with a plan.
-pub(super) fn everybody(stage: &mut Stage) -> Checked {
+pub(super) fn all(stage: &mut Stage) -> Checked {
     stage.start()?;
     stage.ctl_done(&["spawn", "bob"])?;
     stage.ctl_done(&["spawn", "carol", "--plan", "--prompt", "/plan_approval Something"])?;
@@ -141,17 +141,17 @@ pub(super) fn everybody(stage: &mut Stage) -> Checked {
     let ready = |stage: &Stage| {
         stage.team.text("effects").contains("e1") && stage.status("carol") == "awaiting_approval"
     };
-    stage.until("everybody to be ready", ready)?;
+    stage.until("all to be ready", ready)?;
     stage.mark();
     let names = ["alice", "bob", "carol"];
     stage.ledger.asked_to_leave.extend(names.map(str::to_owned));
     let args = ["shutdown", "--all", "--decide-within", "1s"];
     let over = |stage: &Stage| names.iter().all(|name| stage.has_ended(name));
-    stage.achieve("shut everybody down", |stage, _| stage.main(&args), over)?;
+    stage.achieve("shut all down", |stage, _| stage.main(&args), over)?;
     if stage.is_refused_something() {
         stage.until("config.json to say so", over)?;
     }
     hold(over(stage), || format!("all were shut down, and config.json says {}", stage.roster()))?;
-    let left = processes::strays(stage, &stage.roster());
-    hold(left.is_empty(), || format!("all were shut down, and {left:?} lives"))
+    let left = processes::orphans(stage, &stage.roster());
+    hold(left.is_empty(), || format!("all were shut down, and {left:?} still runs"))
 }

@@ -44,8 +44,8 @@ pub(super) fn broadcast(stage: &mut Stage) -> Checked {
     stage.want("alice");
     stage.spawn("alice", &[])?;
     stage.mark();
-    stage.broadcast("for everybody")?;
-    stage.broadcast("for everybody, again")?;
+    stage.broadcast("for all")?;
+    stage.broadcast("for all, again")?;
     stage.until_read("alice")?;
     stage.until_read("bob")
 }

@@ -117,7 +117,8 @@ impl Stage {
         Err(Violation(format!("cannot {what}")))
     }
 
-    /// Spawns a teammate. `{attempt}` is the number of the attempt: whoever died before it was ready may have done something.
+    /// Spawns a teammate. `{attempt}` is the number of the attempt: a worker that died before it was ready may have done
+    /// something.
     pub(crate) fn spawn(&mut self, name: &str, args: &[&str]) -> Checked {
         let before = self.incarnation(name);
         let newer = |stage: &Self| stage.incarnation(name) > before && stage.is_running(name);
@@ -129,7 +130,7 @@ impl Stage {
         self.achieve(&format!("spawn {name}"), attempt, newer).map(drop)
     }
 
-    /// Sends a text that nobody has sent before: with the number of the attempt.
+    /// Sends a text that is new: with the number of the attempt.
     pub(crate) fn send(&mut self, to: &str, text: &dyn Fn(usize) -> String, options: &[&str]) -> Checked {
         let attempt = |stage: &mut Self, number| {
             stage.revive()?;

@@ -29,7 +29,9 @@ impl Stage {
         let said = self.main_of(env!("CARGO_BIN_EXE_teamd"), &["--json", "start"])?;
         if said.is_done() {
             self.daemon = pid_in(&said)?;
-            hold(is_alive(self.daemon), || format!("`teamd start` ended with 0, and nobody runs: {said:?}"))?;
+            hold(is_alive(self.daemon), || {
+                format!("`teamd start` ended with 0, and no daemon runs: {said:?}")
+            })?;
         }
         self.ensure_daemon()
     }
@@ -115,7 +117,7 @@ impl Stage {
         self.daemon
     }
 
-    /// Runs `teamd stop` until nobody is left.
+    /// Runs `teamd stop` until no process is left.
     pub(crate) fn stop(&mut self, main: bool) -> Checked {
         let members = self.roster()["members"].as_array().cloned().unwrap_or_default();
         let names = members.iter().filter_map(|member| member["name"].as_str()).map(str::to_owned);
@@ -133,7 +135,7 @@ impl Stage {
             if said.is_done() {
                 self.reap();
                 return hold(!is_alive(self.daemon), || {
-                    "`teamd stop` ended with 0, and teamd lives".to_owned()
+                    "`teamd stop` ended with 0, and teamd still runs".to_owned()
                 });
             }
             if !is_alive(self.daemon) && self.last_team_event() == "stopped" {

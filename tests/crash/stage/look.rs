@@ -35,8 +35,8 @@ impl Stage {
         roster
     }
 
-    /// Keeps who has told the daemon what it does: a worker that is connected, and has said how it is started again. That it
-    /// is idle or at work proves nothing: the daemon before may have written that down.
+    /// Keeps which workers have told the daemon what they do: those that are connected, and have said how they are restarted.
+    /// A status of idle or working proves nothing: the daemon before may have written that down.
     fn hear(&self, roster: &Value) {
         let Some(daemon) = roster["daemon"]["started_at"].as_f64() else { return };
         let mut heard = self.heard.borrow_mut();
@@ -50,7 +50,7 @@ impl Stage {
         }
     }
 
-    /// Whether a daemon (by when it began) was seen to know from the worker of a life what that does.
+    /// Whether a daemon (by when it began) was seen to know from a worker what that incarnation does.
     pub(crate) fn has_heard(&self, daemon: f64, name: &str, incarnation: u32) -> bool {
         self.heard.borrow().contains(&(name.to_owned(), incarnation.into(), daemon.to_bits()))
     }

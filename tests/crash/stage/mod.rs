@@ -43,7 +43,7 @@ pub(crate) fn hold(holds: bool, what: impl FnOnce() -> String) -> Checked {
     if holds { Ok(()) } else { Err(Violation(what())) }
 }
 
-/// Whose system calls are counted.
+/// The processes whose system calls are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Victim {
     Daemon,
@@ -79,13 +79,13 @@ pub(crate) struct Stage {
     marked: bool,
     /// Daemons that run in the foreground: children of this process.
     children: Vec<std::process::Child>,
-    /// Who is started again with `--resume` when found crashed.
+    /// The teammates that are started again with `--resume` when found crashed.
     wanted: Vec<&'static str>,
     /// What `config.json` was once that is no roster.
     unreadable: RefCell<Option<String>>,
     /// Whether `config.json` was there once: it stays.
     has_roster: Cell<bool>,
-    /// The names and numbers of the lives that a daemon (by when it began) was seen to have heard of from their workers.
+    /// The names and numbers of the incarnations that a daemon (by when it began) was seen to have heard of from their workers.
     heard: RefCell<HashSet<(String, u64, u64)>>,
 }
 
@@ -156,32 +156,32 @@ impl Stage {
         });
     }
 
-    /// Holds the one keeper of alice's worker until the journal has a word, and for some time more: what it keeps goes on, and
+    /// Holds the one shim of alice's worker until the journal has a word, and for some time more: what it keeps goes on, and
     /// does not end before. Her worker would wake it up with a signal if it were only stopped.
-    pub(crate) fn hold_her_keeper_until(&self, word: &'static str, and_for: Duration) -> Checked {
-        self.hold_her_keeper(self.until_journaled(word, and_for))
+    pub(crate) fn hold_her_shim_until(&self, word: &'static str, and_for: Duration) -> Checked {
+        self.hold_her_shim(self.until_journaled(word, and_for))
     }
 
     /// Holds it while this waits.
-    pub(crate) fn hold_her_keeper(&self, wait: impl FnOnce() + Send + 'static) -> Checked {
+    pub(crate) fn hold_her_shim(&self, wait: impl FnOnce() + Send + 'static) -> Checked {
         let children = process::children(self.team.pid(wrapper::NAME));
-        let mut keepers = children.into_iter().filter(|&pid| process::command_line(pid).contains(" shim "));
-        let keeper = keepers.next().ok_or_else(|| Violation("her command has no keeper".to_owned()))?;
-        let keeper = Pid::from_raw(keeper);
+        let mut shims = children.into_iter().filter(|&pid| process::command_line(pid).contains(" shim "));
+        let shim = shims.next().ok_or_else(|| Violation("her command has no shim".to_owned()))?;
+        let shim = Pid::from_raw(shim);
         let (held, is_held) = channel();
         std::thread::spawn(move || {
-            let seized = ptrace::seize(keeper, ptrace::Options::empty())
-                .and_then(|()| ptrace::interrupt(keeper))
-                .and_then(|()| waitpid(keeper, Some(WaitPidFlag::__WALL | WaitPidFlag::__WNOTHREAD)));
+            let seized = ptrace::seize(shim, ptrace::Options::empty())
+                .and_then(|()| ptrace::interrupt(shim))
+                .and_then(|()| waitpid(shim, Some(WaitPidFlag::__WALL | WaitPidFlag::__WNOTHREAD)));
             let _heard = held.send(seized);
             wait();
             // It goes on when this thread ends, too; or it is killed.
-            let _killed = ptrace::detach(keeper, None);
+            let _killed = ptrace::detach(shim, None);
         });
         match is_held.recv() {
-            // A keeper lets only root trace it: for others it is a race of milliseconds.
+            // A shim lets only root trace it: for others it is a race of milliseconds.
             Ok(Ok(_) | Err(Errno::EPERM)) => Ok(()),
-            other => Err(Violation(format!("her keeper cannot be held: {other:?}"))),
+            other => Err(Violation(format!("her shim cannot be held: {other:?}"))),
         }
     }
 

@@ -8,9 +8,9 @@ use super::{Checked, PATIENCE, Stage, Violation};
 const HEALS_AFTER: Duration = Duration::from_secs(3);
 
 impl Stage {
-    /// Waits until nobody is between two states.
+    /// Waits until no member is between two states.
     pub(super) fn settle(&mut self) -> Checked {
-        self.until("everybody to be settled", |stage| {
+        self.until("all members to rest", |stage| {
             let roster = stage.roster();
             let members = roster["members"].as_array().cloned().unwrap_or_default();
             !members.iter().any(|member| {

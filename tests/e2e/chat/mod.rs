@@ -17,7 +17,7 @@ fn user_messages(team: &Team, name: &str) -> usize {
 }
 
 #[test]
-fn in_a_pipe_the_answers_are_the_result_and_the_work_of_the_team_is_waited_for() {
+fn in_a_pipe_chat_waits_for_the_teams_work_and_prints_the_answers() {
     let team = Team::started();
     let run = chat(&team, "//spawn_teammate bob coder /bash sleep 0.2; touch made\nall right\n").ok();
     assert!(team.made("made"), "it ended before the work did: {run:?}");
@@ -35,7 +35,7 @@ fn in_a_pipe_the_answers_are_the_result_and_the_work_of_the_team_is_waited_for()
 }
 
 #[test]
-fn in_a_pipe_a_plan_that_waits_for_a_person_ends_the_waiting_and_a_failure_is_one() {
+fn in_a_pipe_a_plan_for_a_person_ends_the_wait_and_failures_are_errors() {
     let team = Team::started();
     let run = chat(&team, "//spawn_teammate --plan bob coder /plan_approval Drop the cache").ok();
     assert!(run.stderr.contains("a plan waits for a person: bob"), "{run:?}");
@@ -62,7 +62,7 @@ fn what_is_no_command_sends_nothing() {
     assert!(run.stderr.contains("there is no command /bash"), "{run:?}");
     assert_eq!((user_messages(&team, "alice"), run.stdout.as_str()), (0, ""));
     chat(&team, "  \n").exits(2);
-    team.teamctl_with(["attach", "nobody"], "hi").exits(4);
+    team.teamctl_with(["attach", "zoe"], "hi").exits(4);
     team.shutdown("alice", &[], 0);
     team.teamctl_with(["attach", "alice"], "hi").exits(7);
     team.teamd(["stop"]).ok();
@@ -75,7 +75,7 @@ fn at_a_terminal_a_person_talks_interrupts_and_leaves() {
     let team = Team::started();
     let mut terminal = Terminal::teamctl(&team, &["chat"]);
     terminal.until("lead> ");
-    // Faster than anybody reads.
+    // Faster than a reader reads.
     terminal.press("hello there\r");
     team.until("the answer", || team.answers("lead") == 1);
     // The echo of what was typed stands behind the prompt. The turn is over when there is another one.
@@ -145,7 +145,7 @@ fn an_answer_is_shown_while_it_is_given() {
 }
 
 #[test]
-fn whoever_talks_sees_once_that_the_service_is_waited_for() {
+fn chat_shows_once_that_the_service_is_waited_for() {
     let overloaded = || Reply::fail(529).with_header("retry-after-ms", "6000");
     let server = ModelServer::start();
     server.replies(overloaded()).says("first").replies(overloaded()).says("second");
@@ -171,7 +171,7 @@ fn whoever_talks_sees_once_that_the_service_is_waited_for() {
 }
 
 #[test]
-fn a_lead_agent_that_ended_is_begun_again_by_what_is_typed_and_a_lost_daemon_is_told() {
+fn typing_restarts_an_ended_lead_agent_and_a_lost_daemon_is_reported() {
     let team = Team::started();
     let mut terminal = Terminal::teamctl(&team, &["chat"]);
     terminal.until("lead> ");
@@ -194,7 +194,7 @@ fn a_lead_agent_that_ended_is_begun_again_by_what_is_typed_and_a_lost_daemon_is_
 }
 
 #[test]
-fn a_lead_agent_with_a_wrong_key_is_begun_again_with_the_right_one_and_no_other_wish_is_passed_over() {
+fn a_lead_agent_with_a_wrong_key_restarts_with_the_right_one() {
     let server = ModelServer::start();
     let team = server.team_with_key("sk-wrong-0123456789");
     let model = Api::Anthropic.model();
@@ -231,7 +231,7 @@ fn a_lead_agent_with_a_wrong_key_is_begun_again_with_the_right_one_and_no_other_
         "{run:?}"
     );
     assert_eq!((run.stdout.as_str(), team.incarnation("lead")), ("done\n", 2));
-    // One that has the key of another life, and no daemon that would know, is talked to as it is.
+    // One that has the key of another incarnation, and no daemon that would know, is talked to as it is.
     team.kill_daemon();
     team.teamd(["start"]).ok();
     chat(&team, "adopted").ok();

@@ -15,7 +15,7 @@ fn asked(team: &Team) -> (Terminal, String) {
 }
 
 #[test]
-fn a_person_is_asked_about_a_plan_on_which_the_lead_agent_called_for_a_verdict() {
+fn a_person_decides_a_plan_that_the_lead_agent_would_approve() {
     let team = Team::started();
     let mut terminal = Terminal::teamctl(&team, &["chat"]);
     terminal.until("lead> ");
@@ -56,7 +56,7 @@ fn an_answer_is_told_once_and_hints_name_what_can_be_typed_here() {
     terminal.until_after(mark, "/approve ID or /reject ID TEXT answers");
     terminal.line("/approve nowhere");
     terminal.until_after(mark, "/plans shows the ids");
-    terminal.line("/team nobody");
+    terminal.line("/team zoe");
     terminal.until_after(mark, "/team shows the teammates");
     assert!(!terminal.shown()[mark..].contains("teamctl plans"), "{}", terminal.shown());
     terminal.line(&format!("/approve {}", &id[..6]));
@@ -116,7 +116,7 @@ fn a_line_that_was_begun_before_the_question_answers_nothing() {
 }
 
 #[test]
-fn a_question_that_somebody_else_answers_is_over_and_what_was_typed_is_no_answer() {
+fn a_question_that_is_answered_elsewhere_ends_and_drops_what_was_typed() {
     let team = Team::started();
     let mut terminal = Terminal::teamctl(&team, &["chat"]);
     terminal.until("lead> ");
@@ -173,7 +173,7 @@ fn a_question_that_somebody_else_answers_is_over_and_what_was_typed_is_no_answer
 }
 
 #[test]
-fn a_line_that_ends_with_a_backslash_stays_as_it_is_when_the_question_is_over() {
+fn a_line_that_ends_with_a_backslash_outlives_the_question() {
     let team = Team::started();
     let (mut terminal, id) = asked(&team);
     terminal.press("one \\");
@@ -234,7 +234,7 @@ fn an_answer_that_was_begun_for_one_plan_is_none_to_the_next() {
     terminal.until_after(mark, "was typed before you were asked");
     terminal.until_after(mark, "[a]pprove, [r]eject, [l]ater> ");
     assert_eq!(team.request(second)["status"], "pending");
-    // A command at the question answers it, too, and then nobody is asked.
+    // A command at the question answers it, too, and then the person is not asked.
     let mark = terminal.mark();
     terminal.line(&format!("/approve {second}"));
     terminal.until_after(mark, "lead> ");

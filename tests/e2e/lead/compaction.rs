@@ -78,8 +78,8 @@ fn what_waits_for_the_lead_agent_outlives_a_cut_of_its_conversation() {
     team.lead_does("count once more");
     let summaries = summaries(&team);
     assert!(summaries.len() == 2 && !summaries[1].contains("Plans that wait"), "{summaries:#?}");
-    // The next life of it goes on with what is left, and its orders are carried out.
-    team.kill_and_wait_for_the_next_life("lead");
+    // Its next incarnation goes on with what is left, and its orders are carried out.
+    team.kill_and_wait_for_restart("lead");
     let alice = team.pid("alice");
     team.lead_does("end alice now");
     team.wait_for("alice", "shutdown");

@@ -7,7 +7,7 @@ use nix::sys::signal::Signal;
 use super::{team, text};
 use crate::support::{Team, signal};
 
-/// Whoever holds this sits at a terminal with `teamctl chat`.
+/// The holder of this sits at a terminal with `teamctl chat`.
 fn chat(team: &Team) -> File {
     let chat = File::create(team.path("run/chat")).unwrap();
     chat.lock_shared().unwrap();
@@ -76,7 +76,7 @@ fn at_a_chat_the_call_waits_for_the_persons_answer() {
 }
 
 #[test]
-fn a_call_that_waits_for_a_person_can_be_interrupted_and_does_not_hold_up_a_shutdown() {
+fn a_call_that_waits_for_a_person_can_be_interrupted_and_shut_down() {
     let team = team();
     let _chat = chat(&team);
     team.teamctl(["spawn", "alice", "--plan", "--prompt", "/plan_approval Drop it"]).ok();
@@ -125,7 +125,7 @@ fn the_lead_agent_answers_alone_where_a_person_has_said_so() {
 }
 
 #[test]
-fn a_call_that_waits_for_a_person_goes_on_waiting_in_the_next_life() {
+fn a_call_that_waits_for_a_person_waits_on_in_the_next_incarnation() {
     let team = team();
     let _chat = chat(&team);
     let prompt = "/plan_approval Drop it\n/bash echo x >> x.txt";
@@ -135,7 +135,7 @@ fn a_call_that_waits_for_a_person_goes_on_waiting_in_the_next_life() {
     team.send("lead", &format!("/plan_approval {id} approve fine"));
     team.until("the call to wait", || team.member("lead")["activity"] == "waiting for a person");
     signal(team.pid("lead"), Signal::SIGKILL);
-    team.until("the next life to wait", || {
+    team.until("the next incarnation to wait", || {
         team.incarnation("lead") == 2 && team.member("lead")["activity"] == "waiting for a person"
     });
     assert_eq!(team.request(&id)["status"], "pending");

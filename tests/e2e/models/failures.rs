@@ -25,7 +25,7 @@ fn nowhere_in(directory: &Path, text: &str) {
 }
 
 #[test]
-fn what_a_user_can_mend_is_told_in_plain_words_and_the_worker_stays() {
+fn what_a_user_can_repair_is_reported_and_the_worker_stays() {
     for api in BOTH {
         let server = ModelServer::start();
         server.replies(Reply::fail(403).saying("not for you"));
@@ -145,7 +145,7 @@ fn nonsense_stops_no_worker_and_breaks_no_conversation() {
 }
 
 #[test]
-fn an_empty_answer_a_refusal_and_a_cut_one_end_the_work_and_not_the_worker() {
+fn an_empty_refused_or_cut_answer_ends_the_work_and_not_the_worker() {
     for (api, refusal, length) in
         [(Api::Anthropic, "refusal", "max_tokens"), (Api::OpenAi, "content_filter", "length")]
     {

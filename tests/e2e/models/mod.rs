@@ -90,7 +90,7 @@ fn an_answer_that_its_service_pauses_goes_on_and_is_one_answer() {
     team.send("alice", "and the other one?");
     team.until("it to be gone on with", || server.requests().len() == 6);
     server.says("There, too.");
-    team.kill_and_wait_for_the_next_life("alice");
+    team.kill_and_wait_for_restart("alice");
     team.until_finished("alice", 2);
     assert_eq!(ended(&team, "alice").1, "There, too.");
     assert!(server.last().mentions("srv_1") && roles(&server.last()) == 3);
@@ -190,7 +190,7 @@ fn a_call_to_the_model_that_is_interrupted_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_worker_that_is_killed_in_the_middle_of_an_answer_asks_again_with_a_valid_conversation() {
+fn a_worker_killed_during_an_answer_asks_again_validly() {
     for api in BOTH {
         let server = ModelServer::start();
         server.calls("bash", json!({"command": "echo one"}));
@@ -198,7 +198,7 @@ fn a_worker_that_is_killed_in_the_middle_of_an_answer_asks_again_with_a_valid_co
         let team = server.team();
         spawn(&team, "alice", api.model(), "go");
         team.until("the second question", || server.requests().len() == 2);
-        team.kill_and_wait_for_the_next_life("alice");
+        team.kill_and_wait_for_restart("alice");
         team.until_finished("alice", 1);
         assert_eq!((ended(&team, "alice").1.as_str(), server.requests().len()), ("done", 3));
     }

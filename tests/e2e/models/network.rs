@@ -9,7 +9,7 @@ use crate::support::model_server::{Api, ModelServer};
 use crate::support::{Running, Team};
 
 #[test]
-fn a_base_url_that_is_none_is_told_at_once_and_a_closed_port_after_some_attempts() {
+fn a_bad_base_url_fails_at_once_and_a_closed_port_after_some_attempts() {
     let server = ModelServer::start();
     let team = server.team().with("ANTHROPIC_BASE_URL", "localhost:1");
     let refused = |team: &Team, said: &str| {

@@ -37,7 +37,7 @@ fn no_network(team: &Team) {
     if let Some(network) = python(team, "network.py", NETWORK) {
         attack(team, &[&format!("{network} 127.0.0.1 {} {}", ports.0, ports.1)]);
     }
-    assert!(tcp.accept().is_err(), "somebody came");
+    assert!(tcp.accept().is_err(), "a connection came");
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn behind_a_closed_gate_bash_changes_nothing_without_namespaces() {
 }
 
 #[test]
-fn behind_a_closed_gate_shared_memory_and_terminals_of_the_user_are_out_of_reach() {
+fn a_closed_gate_keeps_shared_memory_and_terminals_out_of_reach() {
     for with in [With::All, With::Bubblewrap, With::Bare] {
         let Some(team) = with.team(&["--sandbox", "read-only"]) else { continue };
         let Ok(shared) = tempfile::NamedTempFile::new_in("/dev/shm") else { return };
@@ -128,7 +128,7 @@ fn behind_a_closed_gate_shared_memory_and_terminals_of_the_user_are_out_of_reach
         );
         assert!(!std::path::Path::new(&new).exists(), "{with:?}");
         assert_eq!(std::fs::read(shared.to_string()).unwrap(), b"", "{with:?}");
-        // What was typed is still there to be read by whoever it was typed for.
+        // What was typed is still there for the program that it was typed for.
         let mut typed = [0; 16];
         assert_eq!(rustix::io::read(&terminal.slave, &mut typed), Ok(6), "{with:?}");
     }

@@ -1,4 +1,4 @@
-//! No approval, spawn or shutdown comes from a tool: it makes no Unix socket, and the daemon serves nobody confined.
+//! No approval, spawn or shutdown comes from a tool: it makes no Unix socket, and the daemon serves no confined process.
 
 use std::os::unix::net::{UnixDatagram, UnixListener};
 
@@ -103,23 +103,23 @@ fn no_command(with: With) {
 }
 
 #[test]
-fn a_tool_commands_nobody() {
+fn a_tool_cannot_give_commands() {
     no_command(With::All);
 }
 
 #[test]
-fn a_tool_commands_nobody_through_bubblewrap_either() {
+fn a_tool_cannot_give_commands_through_bubblewrap_either() {
     no_command(With::Bubblewrap);
 }
 
 #[test]
-fn a_tool_commands_nobody_without_namespaces_either() {
+fn a_tool_cannot_give_commands_without_namespaces_either() {
     no_command(With::Bare);
 }
 
 /// The second lock: a process that reaches the socket all the same is known by its marks.
 #[test]
-fn the_daemon_serves_nobody_that_is_confined() {
+fn the_daemon_serves_no_confined_process() {
     let team = Team::started();
     team.spawn("alice", "");
     let teamctl = env!("CARGO_BIN_EXE_teamctl");

@@ -54,7 +54,7 @@ fn what_is_hidden_by_name_is_read_by_no_command_and_no_file_tool() {
         for _ in 0..2 {
             let results = said(&team, "alice", &[bash(tries), bash("cat ~/later/beside")]);
             assert!(!is_broken(&results) && results[1]["content"] == "hush", "{case:?} {results:?}");
-            team.kill_and_wait_for_the_next_life("alice");
+            team.kill_and_wait_for_restart("alice");
         }
     }
 }
@@ -139,7 +139,7 @@ fn what_a_teammate_needs_cannot_be_hidden_from_it() {
 }
 
 #[test]
-fn what_is_hidden_from_the_lead_agent_is_hidden_from_whom_it_spawns() {
+fn what_is_hidden_from_the_lead_agent_is_hidden_from_its_teammates() {
     let team = Team::started();
     team.write("secret", "hush");
     let hidden = team.root().canonicalize().unwrap().join("secret").to_str().unwrap().to_owned();

@@ -74,7 +74,7 @@ fn in_a_linked_working_tree_git_works_without_a_flag() {
 }
 
 #[test]
-fn from_a_linked_working_tree_nothing_is_changed_that_another_tree_runs_or_believes() {
+fn a_linked_working_tree_changes_nothing_that_another_tree_trusts() {
     for case in cases(&With::EACH) {
         let Some((team, common)) = team(case) else { continue };
         let at = common.display();

@@ -9,7 +9,6 @@ mod hidden;
 mod linked;
 mod loader;
 mod modes;
-mod named;
 mod ordinary;
 mod outside;
 mod packages;
@@ -21,6 +20,7 @@ mod shared;
 mod start;
 mod team_directory;
 mod teams;
+mod workspace;
 
 use std::process::Command;
 

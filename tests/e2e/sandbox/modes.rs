@@ -134,7 +134,7 @@ fn behind_a_closed_gate_no_mode_outside_is_changed() {
 }
 
 #[test]
-fn without_namespaces_the_modes_of_the_team_directory_are_put_back_and_the_lead_is_told() {
+fn without_namespaces_changed_modes_are_put_back_and_the_lead_is_told() {
     for case in cases(&[With::Bare]) {
         let Some(team) = case.team(&[]) else { continue };
         let real = team.path("").canonicalize().unwrap();

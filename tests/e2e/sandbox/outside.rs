@@ -60,7 +60,7 @@ fn nothing_outside(with: With) {
             "echo $$ > /sys/fs/cgroup/cgroup.procs && echo BROKEN",
             "mkdir /sys/fs/cgroup/planted && echo BROKEN",
             "mkdir /sys/fs/cgroup/unified/planted && echo BROKEN",
-            // Its own: to leave it, to end all of the life, to lift a limit.
+            // Its own: to leave it, to end all of the incarnation, to lift a limit.
             "own=$(sed -n s/^0:://p /proc/self/cgroup); for at in /sys/fs/cgroup /sys/fs/cgroup/unified; do \
              for file in cgroup.procs ../../cgroup.procs cgroup.kill memory.max pids.max; do \
              ( : >> $at$own/$file ) && echo BROKEN; done; mkdir $at$own/planted && echo BROKEN; done",
@@ -119,7 +119,7 @@ fn what_the_users_next_git_believes_is_not_written() {
 }
 
 #[test]
-fn hooks_that_are_not_there_are_not_made_nor_a_repository_named_that_is_elsewhere() {
+fn missing_hooks_are_not_made_and_a_foreign_repository_is_not_named() {
     for with in [With::All, With::Bubblewrap] {
         let Some(team) = with.team(&[]) else { continue };
         std::fs::create_dir(team.root().join(".git")).unwrap();
@@ -225,7 +225,7 @@ fn what_is_allowed_by_name_is_found_once_and_by_no_link_of_a_tool() {
             /bash echo x > ~/planted && echo BROKEN; [ -L own ] && echo x > own/planted && echo BROKEN; true";
         let results = team.does("bob", orders);
         assert_eq!(results[0]["content"], "x", "{with:?} {results:?}");
-        // It is not found anew by another life, and by none that begins afresh.
+        // It is not found anew by another incarnation, and by none that begins afresh.
         team.teamctl(["shutdown", "bob"]).ok();
         works(&team, &["[ -L own ] || { rmdir own && ln -s ~ own; }"]);
         let refused = team.teamctl(["spawn", "bob"]).exits(2).stderr;

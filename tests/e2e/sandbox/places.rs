@@ -1,4 +1,4 @@
-//! What may be written is what it was when a life began, and no lock of a command holds anybody up.
+//! What may be written is what it was when an incarnation began, and no lock of a command holds up another process.
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 
@@ -38,7 +38,7 @@ for path in sys.argv[1:]:
 "#;
 
 #[test]
-fn nobody_is_made_to_wait_by_a_lease() {
+fn a_lease_makes_no_process_wait() {
     for with in [With::All, With::Bare] {
         let Some(team) = with.team(&[]) else { continue };
         let Some(leases) = python(&team, "leases.py", LEASES) else { return };

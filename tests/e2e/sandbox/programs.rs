@@ -33,13 +33,13 @@ fn a_command_replaces_no_program_of_the_team() {
         assert_eq!(written[0]["is_error"], true, "{case:?} {written:?}");
         // The rest of the folder is the teammate's.
         works(&team, &["echo x > target/release/other && rm target/release/other"]);
-        team.kill_and_wait_for_the_next_life("alice");
+        team.kill_and_wait_for_restart("alice");
         works(&team, &["true"]);
     }
 }
 
 #[test]
-fn without_namespaces_no_command_runs_where_it_could_replace_a_program_of_the_team() {
+fn without_namespaces_no_command_runs_that_could_replace_our_programs() {
     for case in cases(&[With::Bare]) {
         let Some(team) = team(case) else { continue };
         let results = team.does("alice", "/bash true\n/write_file target/release/team-worker x");
@@ -57,7 +57,7 @@ fn without_namespaces_no_command_runs_where_it_could_replace_a_program_of_the_te
 
 /// As a program does that is confined by nothing.
 #[test]
-fn a_life_runs_what_the_daemon_has_opened_whatever_stands_at_the_path() {
+fn a_worker_runs_what_the_daemon_has_opened_whatever_stands_at_the_path() {
     for replace in ["mv -f evil target/release/team-worker", "cat evil > target/release/team-worker"] {
         for case in cases(&[With::All]) {
             let Some(team) = team(case) else { continue };
@@ -65,7 +65,7 @@ fn a_life_runs_what_the_daemon_has_opened_whatever_stands_at_the_path() {
             let replaced =
                 team.command("sh", ["-c", &format!("chmod +x evil && {replace}")]).status().unwrap();
             assert!(replaced.success(), "{case:?} {replace}");
-            team.kill_and_wait_for_the_next_life("alice");
+            team.kill_and_wait_for_restart("alice");
             assert_eq!(works(&team, &["echo on"]), ["on"]);
             team.teamctl(["spawn", "bob"]).ok();
             signal(team.pid("bob"), Signal::SIGTERM);

@@ -24,7 +24,7 @@ fn furnish(team: &Team) -> PathBuf {
 }
 
 #[test]
-fn a_secret_behind_a_link_is_hidden_also_from_who_works_where_it_lies() {
+fn a_secret_behind_a_link_is_hidden_even_in_the_workspace_that_holds_it() {
     for with in [With::All, With::Bubblewrap] {
         let Some(team) = with.team(&["--sandbox", "read-only"]) else { continue };
         let home = furnish(&team);
@@ -68,7 +68,7 @@ fn a_link_that_a_command_makes_takes_nothing_from_the_others() {
         works(&team, &["ln -s /usr ~/.vault-token; ln -s . ~/.pgpass; ln -s / ~/.my.cnf"]);
         assert_eq!(works(&team, &["echo on"]), ["on"], "{with:?}");
         team.teamctl(["spawn", "bob", "--workspace", "../home"]).ok();
-        // Nor from who works elsewhere.
+        // Nor from a teammate that works elsewhere.
         team.teamctl(["spawn", "carol"]).ok();
         for name in ["bob", "carol"] {
             assert_eq!(team.does(name, "/bash echo on")[0]["content"], "on", "{name} {with:?}");
@@ -91,7 +91,7 @@ fn without_namespaces_nothing_runs_where_a_secret_could_be_written() {
             && refused.contains(".cargo/credentials.toml is hidden from commands"),
         "{refused}"
     );
-    // Who writes neither, reads neither.
+    // A teammate that writes neither, reads neither.
     team.teamctl(["spawn", "carol"]).ok();
     let said = team.does("carol", "/bash cat ~/.cargo/credentials.toml ~/.ssh/id && echo BROKEN");
     assert_eq!(said[0]["is_error"], true, "{said:?}");
@@ -116,7 +116,7 @@ const BESIDE: &str = ".m2/repository/a.jar .cache/huggingface/hub/model .cargo/r
     .local/share/gem/ruby/gem.rb .docker/cli-plugins/compose .config/editor .gradle/caches/a.jar .local/bin/tool";
 
 #[test]
-fn what_tools_browsers_and_shells_keep_is_hidden_and_what_lies_beside_it_is_not() {
+fn secrets_of_tools_browsers_and_shells_are_hidden_and_nothing_beside() {
     for (case, team) in teams(&With::EACH, &["--sandbox", "read-only"]) {
         for file in IN_A_HOME.split_whitespace().chain(BESIDE.split_whitespace()) {
             let file = format!("../home/{file}");
@@ -145,7 +145,7 @@ fn what_tools_browsers_and_shells_keep_is_hidden_and_what_lies_beside_it_is_not(
 }
 
 #[test]
-fn what_others_cannot_read_of_the_machine_is_hidden_from_a_command_of_root() {
+fn a_command_of_root_cannot_read_files_that_are_not_world_readable() {
     for (case, team) in teams(&With::EACH, &["--sandbox", "read-only"]) {
         // Found by another program than ours.
         let kept = "find /etc /var/backups /var/cache/debconf -type f ! -perm -o=r -size +0 2> /dev/null";

@@ -31,7 +31,7 @@ print("went on")
 "#;
 
 #[test]
-fn without_namespaces_queues_terminals_and_other_processes_are_left_alone() {
+fn without_namespaces_queues_terminals_and_processes_are_left_alone() {
     let Some(team) = With::Bare.team(&[]) else { return };
     let Some(python) = python(&team, "shared.py", SHARED) else { return };
     let said = attack(&team, &[&python]);
@@ -58,7 +58,7 @@ print(most(lambda: 1 if os.fork() else os._exit(0), 1))
 "#;
 
 #[test]
-fn a_command_leaves_the_users_programs_most_of_what_the_kernel_counts_for_all_of_them() {
+fn a_command_leaves_the_user_most_of_the_kernels_shared_resources() {
     let granted = std::fs::read_to_string("/proc/sys/fs/inotify/max_user_instances").unwrap();
     let granted: u32 = granted.trim().parse().unwrap();
     for (case, team) in teams(&With::EACH, &[]) {

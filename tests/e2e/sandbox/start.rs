@@ -24,7 +24,7 @@ fn where_a_promise_cannot_be_kept_the_daemon_does_not_start() {
 }
 
 #[test]
-fn layers_that_nobody_could_try_are_not_taken_for_granted() {
+fn layers_that_could_not_be_tried_are_not_taken_for_granted() {
     let team = Team::new().with("TEAM_WORKER", "/bin/false");
     let refused = team.teamd(["start"]).exits(1);
     assert!(refused.stderr.contains("/bin/false") && refused.stderr.contains("hint: "), "{}", refused.stderr);
@@ -48,7 +48,7 @@ fn without_namespaces_the_team_directory_is_made_in_the_state_directory() {
     assert_eq!(team.does("alice", "/bash pwd")[0]["content"].as_str(), root.to_str());
     team.kill_daemon();
     team.teamd(["start"]).ok();
-    // A tool can replace the link: whoever comes that way is told.
+    // A tool can replace the link: a command that comes that way is told.
     std::fs::remove_file(&link).unwrap();
     std::fs::create_dir(&link).unwrap();
     let error = team.teamctl(["status"]).run_failed().stderr;
@@ -61,7 +61,7 @@ fn without_namespaces_the_team_directory_is_made_in_the_state_directory() {
 }
 
 #[test]
-fn without_namespaces_a_workspace_that_holds_the_team_directory_runs_no_command() {
+fn without_namespaces_no_command_runs_above_the_team_directory() {
     let Some(team) = With::Bare.team(&[]) else { return };
     let home = team.root().parent().unwrap().join("home");
     team.teamctl(["spawn", "bob", "--workspace", home.to_str().unwrap()]).ok();

@@ -81,7 +81,7 @@ const BY_MOUNT: [&str; 11] = [
     "mknod disk b 254 0 && echo BROKEN; for d in /dev/[vsx]d* /dev/nvme* /dev/dm-*; do (exec 3<> $d) && echo BROKEN; done",
 ];
 
-/// By somebody who comes later: the call has ended before it is written.
+/// By a program that comes later: the call has ended before it is written.
 const BY_SURVIVORS: [&str; 5] = [
     "(sleep 0.1; echo x > .team/planted) & disown",
     "setsid bash -c 'sleep 0.1; echo x > .team/planted' & true",
@@ -116,7 +116,7 @@ fn nothing_in_it_can_be_written_through_bubblewrap_either() {
 }
 
 #[test]
-fn nothing_in_it_can_be_written_without_namespaces_where_it_lies_elsewhere() {
+fn without_namespaces_a_team_directory_elsewhere_cannot_be_written() {
     every_way(With::Bare);
 }
 

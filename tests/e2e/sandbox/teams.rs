@@ -36,7 +36,7 @@ signal.pause()
 fn another_team_and_the_register_are_neither_read_nor_locked() {
     for (case, team) in teams(&With::EACH, &[]) {
         let with = case.with;
-        // It starts when this teammate lives already.
+        // It starts when this teammate runs already.
         let other = another(&team, with);
         let there = other.path("").canonicalize().unwrap();
         let (there, state) = (there.to_str().unwrap(), "~/.local/state/teamd");
@@ -63,7 +63,7 @@ fn another_team_and_the_register_are_neither_read_nor_locked() {
                 team.does("alice", &format!("/bash {lock}\n/bash until [ -e $TMPDIR/held ]; do :; done"));
             assert_eq!(results[1]["is_error"], false, "{with:?} {results:?}");
         }
-        // The daemon of the other team, and its lives, begin and end all the same.
+        // The daemon of the other team, and its workers, begin and end all the same.
         other.kill_daemon();
         other.teamd(["start"]).ok();
         other.spawn("later", "");

@@ -1,4 +1,4 @@
-//! Lives: the lead agent is killed, adopted, resumed, and its conversation goes on.
+//! Incarnations of the lead agent: it is killed, adopted, resumed, and its conversation goes on.
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
@@ -11,17 +11,23 @@ use crate::support::{Team, is_alive, signal};
 fn a_lead_agent_that_is_killed_goes_on_with_its_conversation() {
     let team = team();
     team.lead_does("/bash echo one");
-    team.kill_and_wait_for_the_next_life("lead");
+    team.kill_and_wait_for_restart("lead");
     team.lead_does("/spawn_teammate alice coder hello");
     assert_eq!(team.results("lead").len(), 2);
-    let lives = team.entries("lead", "life");
-    assert_eq!(lives.iter().map(|life| life["conversation"].as_i64().unwrap()).collect::<Vec<_>>(), [1, 1]);
+    let incarnations = team.entries("lead", "life");
+    assert_eq!(
+        incarnations
+            .iter()
+            .map(|incarnation| incarnation["conversation"].as_i64().unwrap())
+            .collect::<Vec<_>>(),
+        [1, 1]
+    );
     team.wait_for("alice", "idle");
 }
 
-/// Rule 14: who is asked to leave is one life, and the next one has done nothing.
+/// Rule 14: a shutdown asks one incarnation to leave, and does not concern the next one.
 #[test]
-fn a_shutdown_that_a_crash_broke_off_is_not_asked_of_the_next_life() {
+fn a_shutdown_cut_off_by_a_crash_does_not_ask_the_next_incarnation() {
     let team = Team::started();
     team.start_lead_with(|order| order.terms.restart = Some(Restart::Never));
     team.spawn("alice", "");
@@ -54,14 +60,14 @@ fn a_lead_agent_that_is_killed_in_a_call_does_nothing_twice() {
         answers.iter().filter(|answer| answer["content"].to_string().contains("\"tool_use\"")).count()
     };
     for (made, order) in orders.into_iter().enumerate() {
-        let life = team.incarnation("lead");
+        let incarnation = team.incarnation("lead");
         signal(daemon, Signal::SIGSTOP);
         team.send("lead", order);
         team.until("the call to begin", || calls() > made);
         signal(team.pid("lead"), Signal::SIGKILL);
         signal(daemon, Signal::SIGCONT);
-        team.until("the next life to go on", || {
-            team.incarnation("lead") == life + 1 && team.results("lead").len() > made
+        team.until("the next incarnation to go on", || {
+            team.incarnation("lead") == incarnation + 1 && team.results("lead").len() > made
         });
         team.teamctl(["wait", "lead", "--for", "idle"]).ok();
     }
@@ -105,7 +111,7 @@ fn a_lead_agent_is_adopted_and_its_team_hears_it_as_before() {
     team.teamd(["stop"]).ok();
     assert!(!is_alive(pid) && !is_alive(alice));
     assert_eq!((team.status("lead"), team.status("alice")), ("shutdown".into(), "shutdown".into()));
-    team.until_nobody_is_left();
+    team.until_no_process_is_left();
 }
 
 #[test]
@@ -121,23 +127,23 @@ fn the_lead_agent_leaves_the_quarantine_to_the_daemon() {
     team.lead_does("hello");
     assert_eq!((team.lines("inbox/lead.rejected.jsonl").len(), notices()), (1, 1));
     assert!(team.entries("lead", "rejected").is_empty());
-    // The next life of it finds it likewise.
-    team.kill_and_wait_for_the_next_life("lead");
+    // Its next incarnation finds it likewise.
+    team.kill_and_wait_for_restart("lead");
     team.lead_does("hello again");
     assert_eq!(team.lines("inbox/lead.rejected.jsonl").len(), 1);
 }
 
 #[test]
-fn a_fresh_lead_agent_does_not_read_what_was_told_before_and_a_resumed_one_does() {
+fn a_resumed_lead_agent_reads_earlier_mail_and_a_fresh_one_does_not() {
     let team = Team::started();
     team.send("lead", "months ago");
     team.start_lead();
     team.lead_does("one");
     assert!(!team.has_taken_in("lead", "months ago") && team.has_taken_in("lead", "one"));
     team.teamctl(["shutdown", "lead"]).ok();
-    team.send("lead", "between two lives");
+    team.send("lead", "between two incarnations");
     team.resume_lead();
-    team.until("the mail to be read", || team.has_taken_in("lead", "between two lives"));
+    team.until("the mail to be read", || team.has_taken_in("lead", "between two incarnations"));
     team.teamctl(["shutdown", "lead"]).ok();
     team.send("lead", "between two others");
     team.start_lead();

@@ -1,5 +1,5 @@
-//! What a teammate is given by a path, to work in or to write, is what it was when it was named: no other teammate leads
-//! a later life elsewhere, whoever begins that.
+//! A path that a teammate is given, to work in or to write, leads where it led when it was named: no other teammate leads
+//! a later incarnation elsewhere, neither at a restart nor at a spawn.
 
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ fn home(team: &Team) -> PathBuf {
     team.root().parent().unwrap().join("home")
 }
 
-/// A directory beside the team's, where nobody works yet.
+/// A directory beside the team's, where no teammate works yet.
 fn apart(team: &Team) -> String {
     let path = team.root().parent().unwrap().join("apart");
     std::fs::create_dir_all(&path).unwrap();
@@ -22,7 +22,7 @@ fn apart(team: &Team) -> String {
 }
 
 #[test]
-fn a_link_that_takes_the_place_of_what_may_be_written_leads_no_later_life_there() {
+fn a_link_in_place_of_a_writable_path_leads_no_later_incarnation_there() {
     for with in [With::All, With::Bubblewrap, With::Bare] {
         let Some(team) = with.team(&[]) else { continue };
         let cache = team.root().join("cache");
@@ -36,8 +36,8 @@ fn a_link_that_takes_the_place_of_what_may_be_written_leads_no_later_life_there(
         works(&team, &["rm -rf cache && ln -s ~ cache"]);
         let plant =
             format!("/bash echo x > ~/planted && echo BROKEN; echo x > {cache}/planted && echo BROKEN; true");
-        // Nobody is asked before a life begins after a crash.
-        team.kill_and_wait_for_the_next_life("bob");
+        // No person is asked before an incarnation begins after a crash.
+        team.kill_and_wait_for_restart("bob");
         for again in [false, true] {
             if again {
                 team.teamctl(["shutdown", "bob"]).ok();
@@ -62,7 +62,7 @@ fn a_link_that_takes_the_place_of_what_may_be_written_leads_no_later_life_there(
 }
 
 #[test]
-fn a_link_of_a_teammate_says_nothing_of_where_another_one_works_or_writes() {
+fn a_link_of_a_teammate_does_not_decide_where_another_works_or_writes() {
     let Some(team) = With::All.team(&[]) else { return };
     works(&team, &["mkdir real; ln -s ~ planted; ln -s real to-real"]);
     let before = team.file("journal.jsonl");
@@ -84,7 +84,7 @@ fn a_link_of_a_teammate_says_nothing_of_where_another_one_works_or_writes() {
     team.trust();
     refused(&["--workspace", &apart]);
     assert_eq!(team.file("journal.jsonl"), before);
-    // What it has made stays when nobody knows it any more.
+    // What it has made stays when no record names it any more.
     team.teamctl(["shutdown", "alice"]).ok();
     team.teamctl(["forget", "alice"]).ok();
     refused(&["--workspace", &apart]);
@@ -97,7 +97,7 @@ fn a_link_of_a_teammate_says_nothing_of_where_another_one_works_or_writes() {
 }
 
 #[test]
-fn a_link_that_takes_the_place_of_a_workspace_lets_no_later_life_begin() {
+fn a_link_in_the_place_of_a_workspace_lets_no_later_incarnation_begin() {
     for with in [With::All, With::Bubblewrap, With::Bare] {
         let Some(team) = with.team(&[]) else { continue };
         std::fs::create_dir(team.root().join("sub")).unwrap();
@@ -119,7 +119,7 @@ fn a_link_that_takes_the_place_of_a_workspace_lets_no_later_life_begin() {
 }
 
 #[test]
-fn a_link_of_the_user_is_followed_once_and_what_is_missing_may_come_later() {
+fn a_link_of_the_user_is_followed_once_and_a_missing_path_may_come_later() {
     for with in [With::All, With::Bare] {
         let Some(team) = with.team(&[]) else { continue };
         let (home, apart) = (home(&team), apart(&team));
@@ -152,7 +152,7 @@ fn a_link_of_the_user_is_followed_once_and_what_is_missing_may_come_later() {
 }
 
 #[test]
-fn what_was_missing_may_be_written_when_it_is_there_in_a_later_life() {
+fn what_was_missing_may_be_written_once_a_later_incarnation_finds_it() {
     let Some(team) = With::All.team(&[]) else { return };
     team.write("team.toml", "sandbox.writable = ['~/later/deep']\n");
     team.trust();
@@ -162,6 +162,6 @@ fn what_was_missing_may_be_written_when_it_is_there_in_a_later_life() {
     std::fs::create_dir_all(&later).unwrap();
     let write = "/bash echo x > ~/later/deep/new && echo written";
     assert!(!team.does("bob", write)[0]["content"].as_str().unwrap().contains("written"));
-    team.kill_and_wait_for_the_next_life("bob");
+    team.kill_and_wait_for_restart("bob");
     assert_eq!(team.does("bob", write)[0]["content"], "written");
 }

@@ -1,4 +1,4 @@
-//! Lives: of the daemon, and of a teammate.
+//! Incarnations of the daemon and of a teammate.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ pub(super) fn spawn(stage: &mut Stage) -> Checked {
     stage.until_read("alice")
 }
 
-/// A second life begins anew: without the mail of the first, with the mail since.
+/// A second incarnation begins anew: without the mail of the first, with the mail since.
 pub(super) fn respawn(stage: &mut Stage) -> Checked {
     stage.start()?;
     stage.ctl_done(&[
@@ -41,7 +41,7 @@ pub(super) fn respawn(stage: &mut Stage) -> Checked {
         "/bash echo old >> effects; touch held; sleep 300",
     ])?;
     stage.until("her to work", |stage| stage.team.made("held"))?;
-    stage.send_plain("alice", "of the first life", &[])?;
+    stage.send_plain("alice", "of the first incarnation", &[])?;
     signal(stage.team.pid("alice"), Signal::SIGKILL);
     stage.until("her end", |stage| stage.has_ended("alice"))?;
     stage.mark();
@@ -49,11 +49,11 @@ pub(super) fn respawn(stage: &mut Stage) -> Checked {
     stage.want("alice");
     stage.spawn("alice", &["--prompt", "/bash echo new.{attempt} >> effects"])?;
     stage.until_read("alice")?;
-    let skipped = !stage.team.has_taken_in("alice", "of the first life");
-    hold(skipped, || "a fresh life has read the mail of the one before".to_owned())
+    let skipped = !stage.team.has_taken_in("alice", "of the first incarnation");
+    hold(skipped, || "a fresh incarnation has read the mail of the one before".to_owned())
 }
 
-/// A life that crashed goes on where it was.
+/// An incarnation that crashed goes on where it was.
 pub(super) fn resume(stage: &mut Stage) -> Checked {
     stage.start()?;
     let orders = "/bash echo a1 >> effects; touch held; until [ -e go ]; do sleep 0.01; done\n/bash echo a2 >> effects";
@@ -69,7 +69,7 @@ pub(super) fn resume(stage: &mut Stage) -> Checked {
     stage.until_read("alice")
 }
 
-/// A line that somebody writes twice, to two lives: it has one id, and is taken in once.
+/// A line that a program writes twice, to two incarnations: it has one id, and is taken in once.
 const TWICE: &str =
     r#"{"id":"01939b1e-0000-7000-8000-000000000001","type":"message","from":"user","content":"twice"}"#;
 
@@ -78,7 +78,7 @@ pub(super) fn restart(stage: &mut Stage) -> Checked {
     stage.start()?;
     stage.spawn("bob", &[])?;
     stage.want("alice");
-    // Her keeper has something to end, while the daemon sees her gone.
+    // Her shim has something to end, while the daemon sees her gone.
     let orders = "/bash touch begun; until [ -e on ]; do sleep 0.01; done\n/bash echo b1 >> effects; for i in 1 2 3 4 5 6 7 8; do sleep 300 & done; touch held; until [ -e go ]; do sleep 0.01; done\n/send_message bob hi\n/bash echo $CRASH_ENV >> environment\n/bash echo b2 >> effects";
     stage.ctl_done(&["spawn", "alice", "--prompt", orders])?;
     stage.until("her to begin", |stage| stage.team.made("begun"))?;
@@ -90,42 +90,43 @@ pub(super) fn restart(stage: &mut Stage) -> Checked {
     stage.mark();
     signal(stage.team.pid("alice"), Signal::SIGKILL);
     stage.team.write("go", "");
-    stage.until("a second life", |stage| stage.incarnation("alice") >= 2 && stage.is_running("alice"))?;
+    stage.until("a second incarnation", |stage| {
+        stage.incarnation("alice") >= 2 && stage.is_running("alice")
+    })?;
     stage.team.echo("alice", TWICE);
     stage.until_read("alice")?;
     stage.until_read("bob")
 }
 
-/// A worker and its keeper are killed together, and leave much: the daemon alone sees to that.
+/// A worker and its shim are killed together, and leave much: the daemon alone sees to that.
 pub(super) fn orphans(stage: &mut Stage) -> Checked {
     stage.start()?;
     let sleeps = "/bash for i in {1..20}; do setsid sleep 300 & done; touch held; sleep 301";
     stage.ctl_done(&["spawn", "alice", "--restart", "never", "--sandbox", "off", "--prompt", sleeps])?;
     stage.until("her to work", |stage| stage.team.made("held"))?;
     let (alice, daemon) = (stage.team.pid("alice"), stage.daemon());
-    let keeper =
-        process::children(alice).into_iter().find(|&pid| process::command_line(pid).contains(KEEPER));
-    let Some(keeper) = keeper else { return Err(Violation("nobody keeps her command".to_owned())) };
+    let shim = process::children(alice).into_iter().find(|&pid| process::command_line(pid).contains(SHIM));
+    let Some(shim) = shim else { return Err(Violation("no shim supervises her command".to_owned())) };
     stage.mark();
-    // She must not see its end: she would end herself what it kept.
+    // She must not see its end: she would end herself what it supervised.
     signal(alice, Signal::SIGSTOP);
-    signal(keeper, Signal::SIGKILL);
+    signal(shim, Signal::SIGKILL);
     signal(alice, Signal::SIGKILL);
     stage.until("her end", |stage| stage.has_ended("alice"))?;
     let left = processes::of_command(stage, "sleep 30");
     if stage.daemon() != daemon {
-        // What is nobody's child while no daemon runs is not found (docs/reliability.md, section 8).
+        // An orphan is not found while no daemon runs (docs/reliability.md, section 8).
         left.iter().for_each(|(pid, _)| signal(*pid, Signal::SIGKILL));
         return Ok(());
     }
-    hold(left.is_empty(), || format!("she has ended, and {left:?} of hers lives"))
+    hold(left.is_empty(), || format!("she has ended, and {left:?} of hers still runs"))
 }
 
-/// What the command line of a keeper contains.
-const KEEPER: &str = " shim ";
+/// What the command line of a shim contains.
+const SHIM: &str = " shim ";
 
 /// A daemon takes a team over: one at work, one with a plan, one that has answered, one that died meanwhile, and one that dies
-/// at work when it has been taken over: its keeper is nobody's child any more.
+/// at work when it has been taken over: its shim is an orphan.
 pub(super) fn adopt(stage: &mut Stage) -> Checked {
     stage.start_plain()?;
     stage.want("alice");
@@ -151,7 +152,7 @@ pub(super) fn adopt(stage: &mut Stage) -> Checked {
         ["held", "busy", "erin"].iter().all(|file| stage.team.made(file))
             && stage.status("bob") == "awaiting_approval"
     };
-    stage.until("everybody to be ready", ready)?;
+    stage.until("all to be ready", ready)?;
     stage.ctl_done(&["shutdown", "carol", "--no-wait"])?;
     stage.ledger.asked_to_leave.push("carol".to_owned());
     stage.ledger.refuses.push("carol".to_owned());
@@ -165,7 +166,7 @@ pub(super) fn adopt(stage: &mut Stage) -> Checked {
     signal(erin, Signal::SIGKILL);
     stage.until("the end of erin", |stage| stage.has_ended("erin"))?;
     let left = processes::of_command(stage, "sleep 30");
-    hold(left.is_empty(), || format!("erin has ended, and {left:?} of hers lives"))?;
+    hold(left.is_empty(), || format!("erin has ended, and {left:?} of hers still runs"))?;
     let answered =
         |stage: &Stage| stage.team.requests("shutdown").iter().all(|request| request["status"] != "pending");
     stage.until("carol to have answered", answered)?;
@@ -196,7 +197,7 @@ pub(super) fn replace(stage: &mut Stage) -> Checked {
     let orders = "/bash echo d1 >> effects; touch held; until [ -e go ]; do sleep 0.01; done\n/send_message bob hi\n/bash echo $CRASH_ENV >> environment\n/bash echo d2 >> effects";
     stage.ctl_done(&["spawn", "alice", "--prompt", orders])?;
     let ready = |stage: &Stage| stage.team.made("held") && stage.status("bob") == "awaiting_approval";
-    stage.until("everybody to be ready", ready)?;
+    stage.until("all to be ready", ready)?;
     stage.mark();
     stage.replace()?;
     stage.send_plain("alice", "after it", &[])?;
@@ -204,11 +205,11 @@ pub(super) fn replace(stage: &mut Stage) -> Checked {
     bob_is_approved_and_all_is_read(stage)
 }
 
-/// How long a keeper that is held can keep the end of a life from being journaled: less than a hand-over waits.
+/// How long a shim that is held can keep the end of an incarnation from being journaled: less than a hand-over waits.
 const HELD_FOR: Duration = Duration::from_secs(2);
 
-/// One dies right before another program becomes the daemon, and her keeper is slow: the program that knows how she ended, and
-/// how she is started again, sees her off first.
+/// A worker dies right before another program becomes the daemon, and its shim is slow: the program that knows how it ended,
+/// and how it is started again, reaps it first.
 pub(super) fn handover(stage: &mut Stage) -> Checked {
     stage.start()?;
     stage.want("alice");
@@ -224,7 +225,7 @@ pub(super) fn handover(stage: &mut Stage) -> Checked {
     let wait = move || {
         poll_for(HELD_FOR, &mut || handed_over());
     };
-    stage.hold_her_keeper(wait)?;
+    stage.hold_her_shim(wait)?;
     stage.mark();
     signal(alice, Signal::SIGKILL);
     stage.team.write("go", "");
@@ -251,7 +252,7 @@ pub(super) fn handover(stage: &mut Stage) -> Checked {
 /// What the line says with which a program becomes the daemon.
 const STARTED: &str = r#""event":"started""#;
 
-/// Whoever has ended is forgotten, and the name begins anew.
+/// An ended teammate is forgotten, and the name begins anew.
 pub(super) fn forget(stage: &mut Stage) -> Checked {
     stage.start()?;
     stage.ctl_done(&["spawn", "bob"])?;

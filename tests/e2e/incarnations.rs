@@ -1,4 +1,4 @@
-//! The lives of workers: spawn, crash, restart, resume, forget.
+//! The incarnations of a teammate: spawn, crash, restart, resume, forget.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::support::process::let_pass;
 use crate::support::{Team, is_alive, signal};
 
-/// How often the text of each ordinary message was taken in by a member, over all its lives.
+/// How often the text of each ordinary message was taken in by a member, over all its incarnations.
 fn taken_in(team: &Team, name: &str) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     for entry in team.transcript(name) {
@@ -22,11 +22,13 @@ fn taken_in(team: &Team, name: &str) -> BTreeMap<String, usize> {
     counts
 }
 
-/// The life entries of a transcript: incarnation and conversation.
-fn lives(team: &Team, name: &str) -> Vec<(i64, i64)> {
+/// The incarnation entries of a transcript: incarnation and conversation.
+fn incarnations(team: &Team, name: &str) -> Vec<(i64, i64)> {
     let entries = team.transcript(name).into_iter().filter(|entry| entry["entry"] == "life");
     entries
-        .map(|life| (life["incarnation"].as_i64().unwrap(), life["conversation"].as_i64().unwrap()))
+        .map(|incarnation| {
+            (incarnation["incarnation"].as_i64().unwrap(), incarnation["conversation"].as_i64().unwrap())
+        })
         .collect()
 }
 
@@ -43,7 +45,7 @@ fn a_killed_worker_is_noticed_told_to_all_and_restarted() {
     team.spawn("alice", "/bash echo once >> prompt-ran");
     team.until("alice to have answered", || team.inbox("lead").iter().any(|line| line["from"] == "alice"));
     let first = team.pid("alice");
-    team.kill_and_wait_for_the_next_life("alice");
+    team.kill_and_wait_for_restart("alice");
     assert_ne!(team.pid("alice"), first);
     for inbox in ["lead", "bob"] {
         team.until("the end to be told", || terminated(&team, inbox, "alice").is_some());
@@ -53,8 +55,8 @@ fn a_killed_worker_is_noticed_told_to_all_and_restarted() {
         assert_eq!(told["incarnation"], 1);
         assert_eq!(told["from"], "teamd");
     }
-    assert_eq!(team.status("bob"), "idle", "the news start no turn");
-    assert_eq!(lives(&team, "alice"), [(1, 1), (2, 1)], "the same conversation");
+    assert_eq!(team.status("bob"), "idle", "the notice starts no turn");
+    assert_eq!(incarnations(&team, "alice"), [(1, 1), (2, 1)], "the same conversation");
     team.send("alice", "/bash echo again >> prompt-ran");
     team.until("alice to go on", || {
         std::fs::read_to_string(team.root().join("prompt-ran")).unwrap() == "once\nagain\n"
@@ -63,7 +65,7 @@ fn a_killed_worker_is_noticed_told_to_all_and_restarted() {
 
 /// Failure 7 (CC#25383, CC#76500, CC#57487).
 #[test]
-fn no_message_is_lost_or_taken_in_twice_whoever_is_killed() {
+fn no_message_is_lost_or_taken_in_twice_whatever_is_killed() {
     const MESSAGES: usize = 30;
     let team = Team::started();
     team.spawn("alice", "");
@@ -79,10 +81,14 @@ fn no_message_is_lost_or_taken_in_twice_whoever_is_killed() {
             );
         }
         if number == 10 || number == 20 {
-            let life = number as i64 / 10;
+            let incarnation = number as i64 / 10;
             team.until("some of it to be done", || done().lines().count() >= number / 2);
-            team.until("its life to be known", || team.incarnation("alice") == life && team.pid("alice") > 0);
-            team.until("its life to have begun", || lives(&team, "alice").len() as i64 == life);
+            team.until("its incarnation to be known", || {
+                team.incarnation("alice") == incarnation && team.pid("alice") > 0
+            });
+            team.until("its incarnation to have begun", || {
+                incarnations(&team, "alice").len() as i64 == incarnation
+            });
             signal(team.pid("alice"), Signal::SIGKILL);
         }
     }
@@ -99,7 +105,7 @@ fn no_message_is_lost_or_taken_in_twice_whoever_is_killed() {
     });
     let missing = MESSAGES - lines.len();
     assert!(missing <= interrupted.count(), "{missing} were not done: {lines:?}");
-    assert_eq!(lives(&team, "alice").len(), 3);
+    assert_eq!(incarnations(&team, "alice").len(), 3);
 }
 
 /// Failure 16 (a vendor's CLI, measured).
@@ -127,7 +133,7 @@ fn after_three_restarts_in_a_minute_it_gives_up() {
     let team = Team::started();
     team.spawn("alice", "");
     for _ in 0..3 {
-        team.kill_and_wait_for_the_next_life("alice");
+        team.kill_and_wait_for_restart("alice");
     }
     signal(team.pid("alice"), Signal::SIGKILL);
     team.wait_for("alice", "crashed");
@@ -137,7 +143,7 @@ fn after_three_restarts_in_a_minute_it_gives_up() {
     // A person starts it again, with the same conversation.
     let resumed = team.json(["spawn", "alice", "--resume"]);
     assert_eq!(resumed["incarnation"], 5);
-    assert_eq!(lives(&team, "alice").last(), Some(&(5, 1)));
+    assert_eq!(incarnations(&team, "alice").last(), Some(&(5, 1)));
 }
 
 /// Failure 3 (CC#45874; A).
@@ -157,7 +163,7 @@ fn an_old_shutdown_request_cannot_end_a_later_incarnation() {
     assert_eq!(team.request(&id)["status"], "expired");
     let resumed = team.json(["spawn", "alice", "--resume"]);
     assert_eq!(resumed["incarnation"], 2);
-    // It has read the old line, and a copy that names no life at all.
+    // It has read the old line, and a copy that names no incarnation at all.
     let old = team.inbox("alice").into_iter().find(|line| line["request_id"] == *id).unwrap();
     let mut forged = old.clone();
     forged.as_object_mut().unwrap().retain(|field, _| field != "incarnation" && field != "id");
@@ -168,7 +174,7 @@ fn an_old_shutdown_request_cannot_end_a_later_incarnation() {
     team.wait_for("alice", "idle");
     assert_eq!(team.member("alice")["pid"], resumed["pid"]);
     assert_eq!(team.request(&id)["status"], "expired");
-    // A request for this life does.
+    // A request for this incarnation does.
     team.teamctl(["shutdown", "alice"]).ok();
     assert_eq!(team.status("alice"), "shutdown");
 }
@@ -185,7 +191,7 @@ fn end_with_unread(count: usize) -> Team {
     }
     let ended = team.json(["shutdown", "alice", "--force", "--timeout", "0"]);
     assert_eq!(ended["results"][0]["outcome"], "killed", "{ended}");
-    // Who asked hears of it first.
+    // The asking command hears of it first.
     team.until("bob to be told", || terminated(&team, "bob", "alice").is_some());
     let told = terminated(&team, "bob", "alice").unwrap();
     assert_eq!(told["unread"], count, "{told}");
@@ -194,20 +200,20 @@ fn end_with_unread(count: usize) -> Team {
 }
 
 #[test]
-fn a_fresh_life_skips_the_mail_of_the_old_one_and_tells_how_much() {
+fn a_fresh_incarnation_skips_the_mail_of_the_old_one_and_tells_how_much() {
     let team = end_with_unread(3);
     let said = team.teamctl(["spawn", "alice"]).ok();
     assert!(format!("{}{}", said.stdout, said.stderr).contains('3'), "it tells the number: {said:?}");
     team.until("what was sent since then to be read", || team.root().join("queued.txt").exists());
     team.wait_for("alice", "idle");
     assert!(!team.root().join("old-0.txt").exists());
-    assert_eq!(lives(&team, "alice"), [(1, 1), (2, 2)]);
+    assert_eq!(incarnations(&team, "alice"), [(1, 1), (2, 2)]);
     assert_eq!(taken_in(&team, "alice").len(), 1);
     assert_eq!(team.json(["status", "alice"])["members"][0]["unread"], 0);
 }
 
 #[test]
-fn what_was_queued_waits_for_a_life_that_begins() {
+fn what_was_queued_waits_for_the_next_incarnation() {
     // Found by death at every system call: the daemon died between the fork and the welcome.
     let team = end_with_unread(1);
     team.teamd(["stop"]).ok();
@@ -224,8 +230,8 @@ fn what_was_queued_waits_for_a_life_that_begins() {
 }
 
 #[test]
-fn nothing_is_queued_for_a_next_life_before_the_end_of_the_last_one_is_recorded() {
-    // Crash window S9: what stands in the inbox when the end is recorded is passed over by a fresh life.
+fn nothing_is_queued_before_the_end_of_the_last_incarnation_is_recorded() {
+    // Crash window S9: what stands in the inbox when the end is recorded is passed over by a fresh incarnation.
     let team = Team::started();
     team.teamctl(["spawn", "alice", "--restart", "never"]).ok();
     let pid = team.pid("alice");
@@ -247,13 +253,13 @@ fn nothing_is_queued_for_a_next_life_before_the_end_of_the_last_one_is_recorded(
 
 /// Failure 28 (CC#23620).
 #[test]
-fn a_resumed_life_reads_all_that_is_unread() {
+fn a_resumed_incarnation_reads_all_that_is_unread() {
     let team = end_with_unread(3);
     team.teamctl(["spawn", "alice", "--resume"]).ok();
     for file in ["old-0.txt", "old-1.txt", "old-2.txt", "queued.txt"] {
         team.until(file, || team.root().join(file).exists());
     }
-    assert_eq!(lives(&team, "alice"), [(1, 1), (2, 1)]);
+    assert_eq!(incarnations(&team, "alice"), [(1, 1), (2, 1)]);
     assert_eq!(taken_in(&team, "alice").len(), 4);
     // The call that was cut off is answered, so that the model can be asked again.
     let results = team.transcript("alice").into_iter().filter(|entry| entry["entry"] == "result");
@@ -261,7 +267,7 @@ fn a_resumed_life_reads_all_that_is_unread() {
 }
 
 #[test]
-fn a_spawn_with_resume_needs_an_earlier_life() {
+fn a_spawn_with_resume_needs_an_earlier_incarnation() {
     let team = Team::started();
     let said = team.teamctl(["spawn", "alice", "--resume"]).exits(4);
     assert!(said.stderr.contains("hint: "), "{said:?}");
@@ -274,7 +280,7 @@ fn a_member_that_has_ended_can_be_forgotten_and_its_name_is_free() {
     team.spawn("alice", "remember this");
     team.until("alice to have answered", || team.inbox("lead").iter().any(|line| line["from"] == "alice"));
     team.teamctl(["forget", "alice"]).exits(7);
-    team.teamctl(["forget", "nobody"]).exits(4);
+    team.teamctl(["forget", "zoe"]).exits(4);
     team.teamctl(["shutdown", "alice"]).ok();
     let transcript = team.file("transcript/alice.jsonl");
     team.teamctl(["forget", "alice"]).ok();
@@ -287,11 +293,11 @@ fn a_member_that_has_ended_can_be_forgotten_and_its_name_is_free() {
     assert!(kept.contains(&transcript), "{kept:?}");
     team.teamctl(["send", "alice", "hello"]).exits(4);
     assert!(!team.path("inbox/alice.jsonl").exists());
-    // Another alice, who knows nothing of the first.
+    // Another alice, which knows nothing of the first.
     team.spawn("alice", "");
-    assert_eq!(lives(&team, "alice").len(), 1);
+    assert_eq!(incarnations(&team, "alice").len(), 1);
     assert!(taken_in(&team, "alice").is_empty());
-    // But whatever was written about the first one's life is not about hers.
+    // But what was written about the first one is not about her.
     assert_eq!(team.incarnation("alice"), 2);
     team.teamctl(["shutdown", "alice"]).ok();
     team.teamctl(["forget", "alice"]).ok();
@@ -302,7 +308,7 @@ fn a_member_that_has_ended_can_be_forgotten_and_its_name_is_free() {
 }
 
 #[test]
-fn sigterm_to_a_worker_ends_it_and_nobody_starts_it_again() {
+fn sigterm_to_a_worker_ends_it_and_it_is_not_restarted() {
     let team = Team::started();
     team.spawn("alice", "");
     team.spawn("bob", "/sleep 0.1\n".repeat(300).as_str());
@@ -319,11 +325,11 @@ fn sigterm_to_a_worker_ends_it_and_nobody_starts_it_again() {
     team.teamctl(["spawn", "bob", "--resume"]).ok();
     team.send("bob", "/write_file bob.txt again");
     team.until("bob to go on", || team.root().join("bob.txt").exists());
-    assert_eq!(lives(&team, "bob"), [(1, 1), (2, 1)]);
+    assert_eq!(incarnations(&team, "bob"), [(1, 1), (2, 1)]);
 }
 
 #[test]
-fn a_stopped_worker_holds_nobody_up() {
+fn a_stopped_worker_holds_up_no_command() {
     let team = Team::new().with("TEAM_GRACE", "300ms");
     team.teamd(["start"]).ok();
     team.spawn("alice", "");
@@ -365,9 +371,9 @@ fn a_resume_keeps_little_of_a_long_transcript_in_memory() {
     }
     let long = std::fs::metadata(team.path("transcript/alice.jsonl")).unwrap().len();
     assert!(long > 2 * 300 * 100_000, "{long}");
-    // At most, in kB, of what a life has had at once (`proc_pid_status(5)`).
+    // At most, in kB, of what an incarnation has had at once (`proc_pid_status(5)`).
     let peak = |name: &str| -> u64 {
-        team.kill_and_wait_for_the_next_life(name);
+        team.kill_and_wait_for_restart(name);
         let status = std::fs::read_to_string(format!("/proc/{}/status", team.pid(name))).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
         line.trim().trim_end_matches(" kB").parse().unwrap()

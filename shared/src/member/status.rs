@@ -8,6 +8,7 @@ use super::Phase;
 /// What people see of a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(rename = "Status")]
 pub enum MemberStatus {
     /// Spawned, and not ready yet.
     Starting,

@@ -160,67 +160,31 @@ fn parse_stat(stat: &str) -> Option<(char, u64)> {
     Some((state, ticks))
 }
 
-/// What a child of this process was that was killed.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Stray {
-    /// Whether it had not ended by itself.
-    pub ran: bool,
-    /// Whether it may not be killed: it is another user's by now.
-    pub refused: bool,
-    /// What it called itself (`proc_pid_comm(5)`); a process may take any name.
-    pub comm: String,
-    /// Its exit code, if it was reaped and had one.
-    pub code: Option<i32>,
-}
-
-/// Kills a child of this process, and reaps it if it has ended. One that is no child is left alone by the reaping.
-pub fn kill_child(pid: u32) -> Stray {
-    let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return Stray::default() };
-    let stat = stat(pid.as_raw_nonzero().get().unsigned_abs()).unwrap_or_default();
-    let comm =
-        stat.split_once('(').and_then(|(_, rest)| rest.rsplit_once(')')).map(|(comm, _)| comm.to_owned());
-    let ran = parse_stat(&stat).is_some_and(|(state, _)| !matches!(state, 'Z' | 'X' | 'x'));
-    let killed = rustix::process::kill_process(pid, Signal::KILL);
+/// Kills a child of this process, and reaps it if it has ended. Returns false if it runs and may not be killed: it is a
+/// process of another user by now.
+pub fn kill_child(pid: u32) -> bool {
+    let Some(child) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return true };
+    let killed = rustix::process::kill_process(child, Signal::KILL);
     if let Err(errno) = killed {
-        tracing::debug!("cannot kill the stray process {}: {errno}", pid.as_raw_nonzero());
+        tracing::debug!("cannot kill the orphan {pid}: {errno}");
     }
-    let refused = killed == Err(rustix::io::Errno::PERM);
-    Stray { ran, refused, comm: comm.unwrap_or_default(), code: reap(pid) }
+    reap_child(pid) || killed != Err(rustix::io::Errno::PERM)
 }
 
-/// Reaps a child of this process if it has ended.
-pub fn reap_child(pid: u32) {
-    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
-        reap(pid);
-    }
-}
-
-/// Reaps a child if it has ended, and returns its exit code, if it had one.
-fn reap(pid: Pid) -> Option<i32> {
-    match waitpid(Some(pid), WaitOptions::NOHANG) {
-        Ok(ended) => ended.and_then(|(_, status)| status.exit_status()),
+/// Reaps a child of this process if it has ended, and tells whether it had.
+pub fn reap_child(pid: u32) -> bool {
+    let Some(child) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return false };
+    match waitpid(Some(child), WaitOptions::NOHANG) {
+        Ok(ended) => ended.is_some(),
         Err(errno) => {
-            tracing::debug!("cannot reap the process {}: {errno}", pid.as_raw_nonzero());
-            None
+            tracing::debug!("cannot reap the process {pid}: {errno}");
+            false
         }
     }
 }
 
 /// What a shim calls itself.
 pub const SHIM: &std::ffi::CStr = c"team-shim";
-
-/// The exit code of a shim that lost its worker and had nothing to kill; one that killed `n` processes ends with
-/// this and `n`, and above [`SHIM_MOST`] with the sum of both.
-pub const SHIM_UNHEARD: u8 = 64;
-/// The most processes that the exit code of a shim can tell.
-pub const SHIM_MOST: u8 = 62;
-
-/// Returns how many processes a shim has killed that ended with this code, when its worker had ended; none if that is not
-/// what the code says.
-pub fn killed_by_shim(code: i32) -> Option<u32> {
-    let killed = u32::try_from(code).ok()?.checked_sub(u32::from(SHIM_UNHEARD))?;
-    (killed < u32::from(SHIM_MOST)).then_some(killed)
-}
 
 #[cfg(test)]
 mod tests {

@@ -85,27 +85,26 @@ fn each_life_has_a_cgroup_with_all_that_it_starts_and_none_is_left_after_the_end
     assert!(!team.cgroup().unwrap().exists());
 }
 
-/// Whatever a command had started ends with its worker, and is counted, with and without a cgroup.
-fn all_is_ended_and_counted(kill: impl Fn(i32)) {
+/// Whatever a command had started ends with its worker, with and without a cgroup.
+fn all_is_ended(kill: impl Fn(i32)) {
     for team in both() {
         spawn_daemonising(&team, "alice");
         kill(team.pid("alice"));
         team.wait_for("alice", "crashed");
         assert_eq!(team.processes(), [team.daemon_pid()]);
         let exit = exit(&team, "alice");
-        assert_eq!(exit["emptied"], team.emptied("keepers"), "{exit}");
-        assert!(exit["left_behind"].as_u64() >= Some(3), "{exit}");
+        assert_eq!(exit["emptied"], team.emptied(json!("tree")), "{exit}");
     }
 }
 
 #[test]
-fn the_whole_tree_of_a_killed_worker_is_ended_and_counted_with_and_without_a_cgroup() {
-    all_is_ended_and_counted(|worker| signal(worker, Signal::SIGKILL));
+fn the_whole_tree_of_a_killed_worker_is_ended_with_and_without_a_cgroup() {
+    all_is_ended(|worker| signal(worker, Signal::SIGKILL));
 }
 
 #[test]
-fn what_worker_and_keeper_leave_that_are_killed_together_is_ended_and_counted_with_and_without_a_cgroup() {
-    all_is_ended_and_counted(kill_together);
+fn what_worker_and_keeper_leave_that_are_killed_together_is_ended_with_and_without_a_cgroup() {
+    all_is_ended(kill_together);
 }
 
 #[test]
@@ -115,7 +114,7 @@ fn a_forced_shutdown_ends_the_whole_tree_with_and_without_a_cgroup() {
         let result = team.shutdown("alice", &["--force", "--timeout", "0"], 0);
         assert_eq!(result["outcome"], "killed", "{result}");
         assert_eq!(team.processes(), [team.daemon_pid()]);
-        assert_eq!(exit(&team, "alice")["emptied"], team.emptied("keepers"));
+        assert_eq!(exit(&team, "alice")["emptied"], team.emptied(json!("tree")));
     }
 }
 
@@ -134,8 +133,7 @@ fn an_adopted_life_keeps_its_cgroup_and_what_died_while_no_daemon_ran_is_emptied
     assert_eq!((&started["adopted"], &started["ended"]), (&json!(["bob"]), &json!(["alice"])), "{started}");
     team.wait_for("alice", "crashed");
     assert_eq!((sleeping(&team), alice.exists()), (Vec::new(), false));
-    let ended = exit(&team, "alice");
-    assert_eq!((&ended["emptied"], &ended["left_behind"]), (&json!("cgroup"), &Value::Null), "{ended}");
+    assert_eq!(exit(&team, "alice")["emptied"], "cgroup");
     assert_eq!(team.cgroup_of("bob"), bob);
     team.teamctl(["shutdown", "bob"]).ok();
     assert_eq!((exit(&team, "bob")["emptied"].clone(), bob.exists()), (json!("cgroup"), false));
@@ -153,9 +151,8 @@ fn a_daemon_that_took_the_place_of_another_empties_its_cgroups() {
     team.wait_for("alice", "crashed");
     let ended = exit(&team, "alice");
     assert_eq!((&ended["emptied"], sleeping(&team), alice.exists()), (&json!("cgroup"), Vec::new(), false));
-    assert!(ended["left_behind"].as_u64() >= Some(3), "it is the same process: {ended}");
     team.teamctl(["shutdown", "bob"]).ok();
-    assert_eq!(exit(&team, "bob")["emptied"], "keepers");
+    assert_eq!(exit(&team, "bob")["emptied"], "tree");
 }
 
 /// Runs `teamd start` in a cgroup of its own, which is marked as a service manager does. None if that may not be made.
@@ -242,7 +239,7 @@ fn the_daemon_of_a_copied_team_directory_touches_no_cgroup_of_the_original() {
         serde_json::from_slice(&std::fs::read(copy.join(".team/config.json")).unwrap()).unwrap()
     };
     team.until("it to be over in the copy", || roster()["members"][0]["status"] == "crashed");
-    assert_eq!(roster()["members"][0]["exit"]["emptied"], "lock", "in the copy");
+    assert_eq!(roster()["members"][0]["exit"]["emptied"], Value::Null, "in the copy");
     there(&["stop"]).ok();
     assert!(is_alive(worker) && members(&alice).contains(&worker));
     assert_eq!(sleeping(&team).len(), 3);

@@ -329,7 +329,7 @@ fn what_was_started_beside_the_daemon_is_ended_neither_by_it_nor_by_the_next_pro
     for name in ["alice", "bob"] {
         team.spawn(name, "");
         team.teamctl(["shutdown", name]).ok();
-        assert_eq!(team.member(name)["exit"]["left_behind"], 0, "{name}");
+        assert_eq!(team.member(name)["exit"]["emptied"], team.emptied(json!("tree")), "{name}");
         assert!(is_alive(beside), "{name}");
         team.teamd(["start", "--replace"]).ok();
     }

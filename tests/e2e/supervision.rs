@@ -66,20 +66,17 @@ fn status_shows_what_the_whole_tree_of_a_teammate_uses() {
 }
 
 #[test]
-fn an_exit_says_how_it_is_known_that_nothing_is_left_and_what_had_to_be_killed() {
+fn an_exit_says_how_it_is_known_that_nothing_is_left() {
     let team = Team::started();
     team.spawn("alice", "");
     team.teamctl(["shutdown", "alice"]).ok();
     let exit = team.member("alice")["exit"].clone();
-    assert_eq!(
-        (&exit["emptied"], &exit["left_behind"]),
-        (&json!(team.emptied("keepers")), &json!(0)),
-        "{exit}"
-    );
+    assert_eq!(exit["emptied"], team.emptied(json!("tree")), "{exit}");
+    assert!(exit.get("left_behind").is_none(), "{exit}");
     let means = if team.has_cgroups() { "its cgroup is empty" } else { "no orphan is left" };
     let text = team.teamctl(["status", "alice"]).ok().stdout;
-    assert!(text.contains(&format!("{means}; nothing had to be killed")), "{text}");
-    // Its worker is killed in the middle of a command: the keeper ends what is left, and that is counted.
+    assert!(text.contains(means), "{text}");
+    // Its worker is killed in the middle of a command: the shim ends the rest of it.
     team.teamctl([
         "spawn",
         "bob",
@@ -93,14 +90,14 @@ fn an_exit_says_how_it_is_known_that_nothing_is_left_and_what_had_to_be_killed()
     signal(team.pid("bob"), Signal::SIGKILL);
     team.wait_for("bob", "crashed");
     let exit = team.member("bob")["exit"].clone();
-    assert_eq!(exit["emptied"], team.emptied("keepers"), "{exit}");
-    assert!(exit["left_behind"].as_u64() >= Some(3), "two that sleep, and their shell: {exit}");
+    assert_eq!(exit["emptied"], team.emptied(json!("tree")), "{exit}");
     let journaled = team.journal().into_iter().rfind(|line| line["event"] == "exited").unwrap();
-    assert_eq!(journaled["exit"]["left_behind"], exit["left_behind"]);
+    assert_eq!(journaled["exit"]["emptied"], exit["emptied"]);
+    assert_eq!(team.processes(), [team.daemon_pid()]);
 }
 
 #[test]
-fn of_a_life_that_another_daemon_had_started_only_its_lock_and_its_cgroup_are_known() {
+fn of_a_worker_that_another_daemon_had_started_only_the_cgroup_tells_that_nothing_is_left() {
     let team = Team::started();
     team.teamctl(["spawn", "alice", "--restart", "never"]).ok();
     team.kill_daemon();
@@ -108,11 +105,7 @@ fn of_a_life_that_another_daemon_had_started_only_its_lock_and_its_cgroup_are_kn
     signal(team.pid("alice"), Signal::SIGKILL);
     team.wait_for("alice", "crashed");
     let exit = team.member("alice")["exit"].clone();
-    assert_eq!(
-        (&exit["emptied"], &exit["left_behind"]),
-        (&json!(team.emptied("lock")), &Value::Null),
-        "{exit}"
-    );
+    assert_eq!(exit["emptied"], team.emptied(Value::Null), "{exit}");
 }
 
 /// Failure 16 (a vendor's CLI, measured): a process that hangs is nobody's business.
@@ -348,7 +341,7 @@ fn a_second_sigterm_to_the_daemon_ends_everybody_at_once() {
             ("killed", vec![json!("stop")]),
             "{name}"
         );
-        assert_eq!(team.member(name)["exit"]["emptied"], team.emptied("keepers"), "{name}");
+        assert_eq!(team.member(name)["exit"]["emptied"], team.emptied(json!("tree")), "{name}");
     }
     assert_eq!(team.events("stopped"), 1);
 }
@@ -374,6 +367,5 @@ fn what_a_worker_and_its_keeper_leave_that_are_killed_together_is_ended_before_t
     team.wait_for("alice", "crashed");
     assert_eq!(team.processes(), [team.daemon_pid()], "nothing is left when the end is recorded");
     let exit = team.member("alice")["exit"].clone();
-    assert_eq!(exit["emptied"], team.emptied("keepers"), "{exit}");
-    assert!(exit["left_behind"].as_u64() >= Some(3), "two that sleep, and their shell: {exit}");
+    assert_eq!(exit["emptied"], team.emptied(json!("tree")), "{exit}");
 }

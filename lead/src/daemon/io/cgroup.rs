@@ -21,7 +21,7 @@ use teamd_shared::member::{Bounds, Cgroup, Member};
 use teamd_shared::process::boot_id;
 use teamd_shared::team_dir::TeamDir;
 
-pub(crate) use self::group::{Group, Killed};
+pub(crate) use self::group::Group;
 use crate::daemon::core::event::Incarnation;
 
 /// The magic number of the file system (`statfs(2)`).

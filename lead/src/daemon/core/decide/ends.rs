@@ -113,7 +113,6 @@ impl View<'_> {
             ending: member.ending,
             // Of a life that never ran there is nothing that could be left.
             emptied: ended.emptied.filter(|_| member.process.is_some()),
-            left_behind: ended.left_behind.filter(|_| member.process.is_some()),
         };
         let event = if restart { Event::LifeEnded } else { Event::ConversationEnded };
         let expired = self.expired_by(&member.name, event);

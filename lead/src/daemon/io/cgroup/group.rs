@@ -1,6 +1,5 @@
 //! The cgroup of one life: who is in it, killing them, and the kernel's word that nobody is.
 
-use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -10,7 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use teamd_shared::cgroup::{DAEMON, is_populated, populated, remove, tree};
 use teamd_shared::member::Cgroup;
-use teamd_shared::process::{SHIM, is_gone, stat};
+use teamd_shared::process::is_gone;
 
 use super::limits::write;
 use crate::daemon::core::event::Incarnation;
@@ -21,8 +20,6 @@ const LOOK: Duration = Duration::from_millis(500);
 const PAUSE: Duration = Duration::from_millis(20);
 /// For how long that is tried, before the end is told without the kernel's word.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// A process that is ending (`PF_EXITING`, `include/linux/sched.h`): field 9 of `/proc/PID/stat`.
-const EXITING: u64 = 0x4;
 
 /// The cgroup of one life.
 #[derive(Debug, Clone)]
@@ -30,25 +27,6 @@ pub(crate) struct Group {
     record: Cgroup,
     /// The cgroup in which this daemon makes those of the team.
     team: Option<PathBuf>,
-}
-
-/// The processes of commands that were killed by `cgroup.kill`.
-#[derive(Debug, Default)]
-pub(crate) struct Killed {
-    pids: BTreeSet<u32>,
-    uncounted: bool,
-}
-
-impl Killed {
-    /// Returns how many there were; none if they could not be counted.
-    pub(crate) fn count(&self) -> Option<u32> {
-        u32::try_from(self.pids.len()).ok().filter(|_| !self.uncounted)
-    }
-
-    /// Notes that there may have been more than were seen.
-    pub(crate) fn uncount(&mut self) {
-        self.uncounted = true;
-    }
 }
 
 impl Group {
@@ -71,24 +49,21 @@ impl Group {
     ///
     /// # Errors
     /// The system's error; `NotFound` if there is no such cgroup any more.
-    pub(crate) fn kill(&self, killed: &mut Killed) -> io::Result<()> {
-        let seen = running(self.folder());
+    pub(crate) fn kill(&self) -> io::Result<()> {
         if let Err(refused) = write(&self.folder().join("cgroup.kill"), "1") {
             tracing::debug!("cannot kill {} in one step: {refused}", self.record.path);
-            kill_each(self.folder()).inspect_err(|_| killed.uncounted = true)?;
+            kill_each(self.folder())?;
         }
-        killed.uncounted |= seen.is_err();
-        killed.pids.extend(seen.unwrap_or_default());
         Ok(())
     }
 
     /// Kills what is left until the kernel says that nobody is in it, and removes it. False if the kernel cannot be asked; as
     /// long as it says that somebody is, that is waited for, whatever refuses the kill.
-    pub(crate) async fn empty(&self, life: &Incarnation, killed: &mut Killed) -> bool {
+    pub(crate) async fn empty(&self, life: &Incarnation) -> bool {
         let began = Instant::now();
         let mut failing: Option<Instant> = None;
         loop {
-            let looked = match self.step(killed) {
+            let looked = match self.step() {
                 Ok(true) => return true,
                 Ok(false) => self.changed().await,
                 Err(error) => Err(error),
@@ -111,10 +86,10 @@ impl Group {
     }
 
     /// Removes it if nobody is in it, and tells whether that is so; else kills who is.
-    fn step(&self, killed: &mut Killed) -> io::Result<bool> {
+    fn step(&self) -> io::Result<bool> {
         if is_populated(self.folder())? {
             // The kernel has answered: a life that cannot be killed is not over.
-            if let Err(error) = self.kill(killed) {
+            if let Err(error) = self.kill() {
                 tracing::warn!("cannot kill what is in the cgroup {}: {error}", self.record.path);
             }
             return Ok(false);
@@ -195,14 +170,14 @@ fn wait_for_change(events: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Lists the processes in a cgroup and below it that have not begun to end, but for keepers: those belong to no command.
+/// Lists the processes in a cgroup and below it.
 ///
 /// # Errors
 /// The system's error if it, or one below it, cannot be read.
 pub(super) fn running(folder: &Path) -> io::Result<Vec<u32>> {
     let mut found = Vec::new();
     for folder in tree(folder) {
-        found.extend(listed(&folder)?.into_iter().filter(|&pid| runs(pid)));
+        found.extend(listed(&folder)?);
     }
     Ok(found)
 }
@@ -211,15 +186,6 @@ pub(super) fn running(folder: &Path) -> io::Result<Vec<u32>> {
 fn listed(folder: &Path) -> io::Result<Vec<u32>> {
     let listed = fs::read_to_string(folder.join("cgroup.procs"))?;
     Ok(listed.lines().filter_map(|pid| pid.parse().ok()).collect())
-}
-
-fn runs(pid: u32) -> bool {
-    // Between the name in parentheses and the flags there are six fields (`proc_pid_stat(5)`).
-    let stat = stat(pid).unwrap_or_default();
-    let Some((name, rest)) = stat.rsplit_once(") ") else { return false };
-    let flags = rest.split_ascii_whitespace().nth(6).and_then(|flags| flags.parse::<u64>().ok());
-    let is_keeper = name.split_once('(').is_some_and(|(_, name)| name.as_bytes() == SHIM.to_bytes());
-    !is_keeper && flags.is_some_and(|flags| flags & EXITING == 0)
 }
 
 /// Removes a cgroup with those below it. What is not empty stays, and is of no use to anybody: that is said in the log alone.

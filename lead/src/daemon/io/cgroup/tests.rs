@@ -180,7 +180,7 @@ fn sleeping(folder: &Path) -> usize {
 }
 
 #[test]
-fn what_has_left_parent_and_session_is_killed_and_counted_and_the_kernel_says_that_nobody_is_left() {
+fn a_process_that_has_left_parent_and_session_is_killed() {
     let Some(real) = Real::new() else { return };
     let script = "setsid --fork sleep 600; (setsid sleep 600 &); exec sleep 600";
     let (mut child, group) = real.enclosed(&alice(1), script);
@@ -189,17 +189,15 @@ fn what_has_left_parent_and_session_is_killed_and_counted_and_the_kernel_says_th
     while sleeping(&folder) < 3 && began.elapsed() < Duration::from_secs(60) {
         std::thread::yield_now();
     }
-    let mut killed = Killed::default();
-    // That it stays a zombie until somebody reaps it is no matter: nobody is in the cgroup.
-    let emptied = block_on(group.empty(&alice(1), &mut killed));
+    // A zombie is not in the cgroup any more.
+    let empty = block_on(group.empty(&alice(1)));
     child.wait().unwrap();
-    assert!(emptied);
-    assert_eq!(killed.count(), Some(3));
+    assert!(empty);
     assert!(!folder.exists());
 }
 
 #[test]
-fn a_keeper_that_does_not_end_is_killed_with_all_of_the_life() {
+fn a_shim_that_does_not_end_is_killed_with_all_of_the_life() {
     let Some(real) = Real::new() else { return };
     let transcript = TeamPath::transcript(&alice(1).name);
     teamd_shared::fs::replace(&real.dir, &transcript, b"").unwrap();
@@ -212,9 +210,8 @@ fn a_keeper_that_does_not_end_is_killed_with_all_of_the_life() {
     let ended =
         block_on(wait_until_empty(Arc::clone(&real.dir), alice(1), Beginning::default(), (how, Some(group))));
     child.wait().unwrap();
-    let Event::Ended { ended: Ended { emptied, left_behind, .. }, .. } = ended else { panic!("{ended:?}") };
-    // How many it had killed before, it has told nobody.
-    assert_eq!((emptied, left_behind), (Some(Emptied::Cgroup), None));
+    let Event::Ended { ended: Ended { emptied, .. }, .. } = ended else { panic!("{ended:?}") };
+    assert_eq!(emptied, Some(Emptied::Cgroup));
 }
 
 #[test]
@@ -222,7 +219,7 @@ fn a_cgroup_that_is_gone_or_cannot_be_asked_proves_nothing() {
     let Some(real) = Real::new() else { return };
     let record = Cgroup { path: "/sys/fs/cgroup/there/is/none".to_owned(), ..Cgroup::default() };
     let group = Group::new(record, None);
-    assert!(!block_on(group.empty(&alice(1), &mut Killed::default())));
+    assert!(!block_on(group.empty(&alice(1))));
     let ended = block_on(wait_until_empty(
         Arc::clone(&real.dir),
         alice(1),
@@ -230,7 +227,7 @@ fn a_cgroup_that_is_gone_or_cannot_be_asked_proves_nothing() {
         (How { ours: true, ..How::default() }, Some(group)),
     ));
     let Event::Ended { ended, .. } = ended else { panic!("{ended:?}") };
-    assert_eq!(ended.emptied, Some(Emptied::Keepers));
+    assert_eq!(ended.emptied, Some(Emptied::Tree));
 }
 
 #[test]
@@ -253,10 +250,8 @@ fn where_the_kill_of_all_is_refused_each_is_killed_and_waited_for_also_in_cgroup
         children.iter_mut().for_each(|child| assert!(!child.wait().unwrap().success()));
         limits::write(&life.join("cgroup.events"), "populated 0\n").unwrap();
     });
-    let mut killed = Killed::default();
-    assert!(block_on(group.empty(&alice(1), &mut killed)));
+    assert!(block_on(group.empty(&alice(1))));
     kernel.join().unwrap();
-    assert_eq!(killed.count(), Some(2));
 }
 
 #[test]
@@ -268,13 +263,13 @@ fn the_cgroup_of_the_team_of_an_earlier_daemon_goes_with_its_last_life_also_wher
     fs::create_dir(team.join("bob.1")).unwrap();
     // A daemon that makes its own elsewhere.
     let later = |record: &Cgroup| Group::new(record.clone(), Some(PathBuf::from("/elsewhere")));
-    assert!(block_on(later(group.record()).empty(&alice(1), &mut Killed::default())));
+    assert!(block_on(later(group.record()).empty(&alice(1))));
     child.wait().unwrap();
     let bob = team.join("bob.1");
     assert!(bob.exists(), "it is another life's");
     fs::create_dir_all(team.join(cgroup::DAEMON)).unwrap();
     let bob = Cgroup { path: bob.to_str().unwrap().to_owned(), ..Cgroup::default() };
-    assert!(block_on(later(&bob).empty(&alice(1), &mut Killed::default())));
+    assert!(block_on(later(&bob).empty(&alice(1))));
     assert!(!team.exists());
 }
 

@@ -55,7 +55,7 @@ impl Identity {
     /// A program that took the place of another one ([`std::os::unix::process::CommandExt::exec`]) has its children, and
     /// holds none of them.
     pub fn reap(&self) -> How {
-        // A child that nobody has reaped keeps its pid: this looks at no other process.
+        // A child that is not reaped keeps its pid: this looks at no other process.
         let stat = stat(self.pid).unwrap_or_default();
         let is_it = parse_stat(&stat).is_some_and(|(_, ticks)| ticks == self.start_ticks);
         let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw).filter(|_| is_it);
@@ -225,7 +225,7 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         // The kernel keeps fifteen bytes of a name: half of the last letter.
         let program = scratch.path().join("fourteen-bytesé");
-        // No copy: what another test starts has it open to be written for a moment, and nobody may run it then.
+        // No copy: what another test starts has it open to be written for a moment, and it cannot be run then.
         std::os::unix::fs::symlink("/bin/sleep", &program).unwrap();
         let mut child = std::process::Command::new(&program).arg0("sleep").arg("60").spawn().unwrap();
         let name = format!("/proc/{}/comm", child.id());
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_that_ended_before_anybody_looked_can_be_held_and_reaped() {
+    fn a_child_that_has_ended_already_can_be_held_and_reaped() {
         let mut child = std::process::Command::new("sh").args(["-c", "exit 7"]).spawn().unwrap();
         let waited = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
         waitid(WaitId::Pid(Pid::from_child(&child)), waited).unwrap();

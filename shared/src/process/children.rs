@@ -1,16 +1,16 @@
-//! Who descends from a process, by what the kernel says. Nobody is signalled here.
+//! The descendants of a process, by what the kernel says. Nothing is signalled here.
 
 use std::io;
 
 use super::{is_gone, stat};
 
-/// Returns the children of a process, those of all its threads, ended ones that nobody has reaped among them:
+/// Returns the children of a process, those of all its threads, ended ones that are not reaped among them:
 /// `/proc/PID/task/TID/children` (`proc_pid_task(5)`), or, where the kernel keeps no such list, a look at every process.
 ///
 /// The list can leave some out while another child is reaped, or a thread of the process ends.
 ///
 /// # Errors
-/// The system's error: then nobody knows. [`is_gone`] tells that of a process that has ended.
+/// The system's error: then nothing is known. [`is_gone`] tells that of a process that has ended.
 pub fn children_of(process: u32) -> io::Result<Vec<u32>> {
     let mut children = Vec::new();
     for thread in std::fs::read_dir(format!("/proc/{process}/task"))? {
@@ -30,7 +30,7 @@ pub fn children_of(process: u32) -> io::Result<Vec<u32>> {
     Ok(children)
 }
 
-/// As [`children_of`], by a look at every process there is: it leaves out nobody who is there throughout.
+/// As [`children_of`], by a look at every process there is: it leaves out no process that exists throughout.
 ///
 /// # Errors
 /// The system's error.
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn the_children_of_nobody_are_no_answer() {
+    fn to_list_the_children_of_an_ended_process_is_an_error() {
         let mut child = std::process::Command::new("true").spawn().unwrap();
         child.wait().unwrap();
         assert!(is_gone(&children_of(child.id()).unwrap_err()));

@@ -20,7 +20,7 @@ pub struct How {
     pub ours: bool,
 }
 
-/// A process that is held: a signal through it reaches that process or nobody.
+/// A process that is held: a signal through it reaches that process or none.
 #[derive(Debug)]
 pub struct ProcessHandle {
     identity: Identity,
@@ -47,7 +47,7 @@ impl ProcessHandle {
         Ok(Self { identity: Identity::of(pid)?, pidfd })
     }
 
-    /// Holds a child of this process that nobody has reaped, also one that has ended already: its pid is nobody else's.
+    /// Holds a child of this process that is not reaped, also one that has ended already: no other process has its pid.
     ///
     /// # Errors
     /// `NotFound` if there is none, or the system's error.

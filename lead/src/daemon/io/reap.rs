@@ -15,7 +15,7 @@ use teamd_shared::team_dir::{DirError, TeamDir, TeamPath};
 use teamd_shared::transcript;
 
 use crate::daemon::core::event::{Ended, Event, Incarnation};
-use crate::daemon::io::cgroup::Group;
+use crate::daemon::io::cgroup::{Emptiness, Group};
 
 /// What the journal says of the beginning of an incarnation.
 #[derive(Debug, Clone, Copy, Default)]
@@ -54,18 +54,18 @@ pub(crate) async fn wait_until_empty(
     (how, group): (How, Option<Group>),
 ) -> Event {
     wait_for_lock(&dir, &life, group.as_ref()).await;
-    let cgroup_is_empty = match &group {
+    let emptiness = match &group {
         Some(group) => group.empty(&life).await,
-        None => false,
+        None => Emptiness::Gone,
     };
     let (folder, ended) = (Arc::clone(&dir), life.clone());
     let Left { inbox, unread, by_signal } = look(&life, move || left(&folder, &ended, beginning)).await;
     let How { code, signal, ours } = how;
     // Orphans of an adopted worker may have become children of another process.
-    let emptied = match (cgroup_is_empty, ours) {
-        (true, _) => Some(Emptied::Cgroup),
-        (false, true) => Some(Emptied::Tree),
-        (false, false) => None,
+    let emptied = match emptiness {
+        Emptiness::Empty => Some(Emptied::Cgroup),
+        Emptiness::Gone => ours.then_some(Emptied::Tree),
+        Emptiness::Unknown => None,
     };
     let ended = Ended { code, signal, inbox, unread, by_signal, emptied, unworkable: None };
     Event::Ended { life, ended }

@@ -12,7 +12,7 @@ use rustix::time::{ClockId, clock_gettime};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use children::{children_by_parent, children_of, parent_of};
+pub use children::{children_by_parent, children_of};
 pub use handle::{How, ProcessHandle};
 pub use own::{adopt_orphans, close_inherited, deny_tracing, keep_exit_codes, survive_file_limit};
 
@@ -44,10 +44,11 @@ impl Identity {
     /// # Errors
     /// `NotFound` if there is none (or only a zombie), or the system's error.
     pub fn of(pid: u32) -> io::Result<Self> {
-        match start_of(pid)? {
-            (start_ticks, false) => Ok(Self { pid, start_ticks, boot_id: boot_id()? }),
-            (_, true) => Err(gone(pid)),
+        let stat = Stat::of(pid)?;
+        if stat.has_ended() {
+            return Err(gone(pid));
         }
+        Ok(Self { pid, start_ticks: stat.start_ticks, boot_id: boot_id()? })
     }
 
     /// Reaps exactly this process if it has ended and is a child of this one, and returns how it ended.
@@ -56,8 +57,7 @@ impl Identity {
     /// holds none of them.
     pub fn reap(&self) -> How {
         // A child that is not reaped keeps its pid: this looks at no other process.
-        let stat = stat(self.pid).unwrap_or_default();
-        let is_it = parse_stat(&stat).is_some_and(|(_, ticks)| ticks == self.start_ticks);
+        let is_it = Stat::of(self.pid).is_ok_and(|stat| stat.start_ticks == self.start_ticks);
         let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw).filter(|_| is_it);
         match pid.map(|pid| waitpid(Some(pid), WaitOptions::NOHANG)) {
             Some(Ok(Some((_, status)))) => {
@@ -131,33 +131,46 @@ pub fn stat(pid: u32) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Returns the start of a process, in clock ticks since the boot: also of one that has ended and was not reaped.
-///
-/// # Errors
-/// The system's error; [`is_gone`] tells that of a process that was reaped.
-pub fn start_ticks(pid: u32) -> io::Result<u64> {
-    start_of(pid).map(|(ticks, _)| ticks)
+/// What the kernel tells of a process (`proc_pid_stat(5)`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stat {
+    /// One letter.
+    state: char,
+    /// The pid of its parent.
+    pub parent: u32,
+    /// Its start, in clock ticks since the boot.
+    pub start_ticks: u64,
 }
 
-/// Returns the start of a process, and whether it has ended and was not reaped yet.
-fn start_of(pid: u32) -> io::Result<(u64, bool)> {
-    let stat = stat(pid)?;
-    let parsed = parse_stat(&stat).map(|(state, ticks)| (ticks, matches!(state, 'Z' | 'X' | 'x')));
-    parsed.ok_or_else(|| {
-        io::Error::new(io::ErrorKind::InvalidData, format!("/proc/{pid}/stat is not understood: {stat}"))
-    })
+impl Stat {
+    /// Reads it of the process that has this pid now.
+    ///
+    /// # Errors
+    /// The system's error; [`is_gone`] tells that of a process that has ended and was reaped.
+    pub fn of(pid: u32) -> io::Result<Self> {
+        let text = stat(pid)?;
+        Self::parse(&text).ok_or_else(|| {
+            io::Error::new(io::ErrorKind::InvalidData, format!("/proc/{pid}/stat is not understood: {text}"))
+        })
+    }
+
+    /// The name (field 2) may hold spaces and parentheses: fields count from the last one.
+    fn parse(text: &str) -> Option<Self> {
+        let mut fields = text.rsplit_once(')')?.1.split_ascii_whitespace();
+        let state = fields.next()?.chars().next()?;
+        let parent = fields.next()?.parse().ok()?;
+        let start_ticks = fields.nth(17)?.parse().ok()?;
+        Some(Self { state, parent, start_ticks })
+    }
+
+    /// Tells whether the process has ended; it was not reaped yet.
+    pub fn has_ended(&self) -> bool {
+        matches!(self.state, 'Z' | 'X' | 'x')
+    }
 }
 
 fn gone(pid: u32) -> io::Error {
     io::Error::new(io::ErrorKind::NotFound, format!("process {pid} has ended"))
-}
-
-/// Returns state and start ticks. The name (field 2) may hold spaces and parentheses: fields count from the last one.
-fn parse_stat(stat: &str) -> Option<(char, u64)> {
-    let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
-    let state = fields.next()?.chars().next()?;
-    let ticks = fields.nth(18)?.parse().ok()?;
-    Some((state, ticks))
 }
 
 /// Kills a child of this process, and reaps it if it has ended. Returns false if it runs and may not be killed: it is a
@@ -183,9 +196,6 @@ pub fn reap_child(pid: u32) -> bool {
     }
 }
 
-/// What a shim calls itself.
-pub const SHIM: &std::ffi::CStr = c"team-shim";
-
 #[cfg(test)]
 mod tests {
     use std::os::unix::process::CommandExt;
@@ -197,17 +207,17 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn any_stat_has_a_start_or_none(text in "[0-9]{0,8} ?\\(?.{0,20}\\)?( [A-Z])?( -?[0-9]{1,25}){0,30}", noise: String) {
-            proptest::prop_assert!(parse_stat(&text).is_none_or(|(state, _)| !state.is_whitespace()));
-            proptest::prop_assert!(parse_stat(&noise).is_none_or(|(state, _)| !state.is_whitespace()));
+            proptest::prop_assert!(Stat::parse(&text).is_none_or(|stat| !stat.state.is_whitespace()));
+            proptest::prop_assert!(Stat::parse(&noise).is_none_or(|stat| !stat.state.is_whitespace()));
         }
     }
 
     #[test]
     fn a_name_with_spaces_and_parentheses_does_not_shift_the_fields() {
         let stat = "7 (a) b (c)) S 1 7 7 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 81991 1 2";
-        assert_eq!(parse_stat(stat), Some(('S', 81991)));
-        assert_eq!(parse_stat("7 (x"), None);
-        assert_eq!(parse_stat(""), None);
+        assert_eq!(Stat::parse(stat), Some(Stat { state: 'S', parent: 1, start_ticks: 81991 }));
+        assert_eq!(Stat::parse("7 (x"), None);
+        assert_eq!(Stat::parse(""), None);
     }
 
     #[test]

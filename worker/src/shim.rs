@@ -32,7 +32,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{
     Pid, PidfdFlags, WaitId, WaitIdOptions, WaitOptions, WaitStatus, kill_process, pidfd_open, waitpid,
 };
-use teamd_shared::process::{SHIM, close_inherited, deny_tracing};
+use teamd_shared::process::{close_inherited, deny_tracing};
 use teamd_shared::sandbox::Namespaces;
 
 use crate::bounds;
@@ -151,7 +151,7 @@ fn spawn(mut command: Command) -> io::Result<Pid> {
 fn become_shim() -> io::Result<()> {
     deny_tracing();
     // For `ps` and `top`: it was started as `/proc/self/exe`.
-    set_name(SHIM)?;
+    set_name(c"team-shim")?;
     // No command reaches a terminal, and no key that is pressed there reaches the shim.
     rustix::process::setsid()?;
     // If the command has stopped its shim, the worker's death wakes it.

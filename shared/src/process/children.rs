@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::{is_gone, stat};
+use super::{Stat, is_gone};
 
 /// Returns the children of a process, those of all its threads, ended ones that are not reaped among them:
 /// `/proc/PID/task/TID/children` (`proc_pid_task(5)`), or, where the kernel keeps no such list, a look at every process.
@@ -40,28 +40,14 @@ pub fn children_by_parent(process: u32) -> io::Result<Vec<u32>> {
         let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
             continue;
         };
-        match parent_of(pid) {
-            Ok(parent) if parent == process => children.push(pid),
+        match Stat::of(pid) {
+            Ok(stat) if stat.parent == process => children.push(pid),
             Ok(_) => {}
             Err(error) if is_gone(&error) => {}
             Err(error) => return Err(error),
         }
     }
     Ok(children)
-}
-
-/// Returns the parent of a process.
-///
-/// # Errors
-/// The system's error; [`is_gone`] tells that of a process that has ended.
-pub fn parent_of(process: u32) -> io::Result<u32> {
-    let stat = stat(process)?;
-    // The name (field 2) may hold spaces and parentheses: fields count from the last one.
-    let parent =
-        stat.rsplit_once(')').and_then(|(_, rest)| rest.split_ascii_whitespace().nth(1)?.parse().ok());
-    parent.ok_or_else(|| {
-        io::Error::new(io::ErrorKind::InvalidData, format!("/proc/{process}/stat is not understood"))
-    })
 }
 
 #[cfg(test)]
@@ -75,7 +61,7 @@ mod tests {
         let me = std::process::id();
         let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
         let pid = child.id();
-        assert_eq!(parent_of(pid).unwrap(), me);
+        assert_eq!(Stat::of(pid).unwrap().parent, me);
         // Threads of other tests may end meanwhile, which can hide the one that has this child.
         let deadline = Instant::now() + Duration::from_secs(30);
         while !children_of(me).unwrap().contains(&pid) {

@@ -7,7 +7,7 @@ use rustix::process::{
     Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open, pidfd_send_signal, waitid,
 };
 
-use super::{Identity, boot_id, start_of};
+use super::{Identity, Stat, boot_id};
 
 /// How a process ended, as far as that could be seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -53,7 +53,7 @@ impl ProcessHandle {
     /// `NotFound` if there is none, or the system's error.
     pub fn open_child(pid: u32) -> io::Result<Self> {
         let pidfd = open_pidfd(pid)?;
-        let (start_ticks, _) = start_of(pid)?;
+        let start_ticks = Stat::of(pid)?.start_ticks;
         Ok(Self { identity: Identity { pid, start_ticks, boot_id: boot_id()? }, pidfd })
     }
 

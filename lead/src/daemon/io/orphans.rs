@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 use std::io;
 use std::time::Instant;
 
-use teamd_shared::process::{children_of, is_gone, kill_child, reap_child, start_ticks};
+use teamd_shared::process::{Stat, children_of, is_gone, kill_child, reap_child};
 
 use crate::daemon::io::cgroup::Cgroups;
 
@@ -144,8 +144,8 @@ enum Rule {
 fn children(workers: &HashSet<u32>) -> io::Result<Vec<Started>> {
     let mut children = Vec::new();
     for pid in children_of(std::process::id())?.into_iter().filter(|pid| !workers.contains(pid)) {
-        match start_ticks(pid) {
-            Ok(started) => children.push((pid, started)),
+        match Stat::of(pid) {
+            Ok(stat) => children.push((pid, stat.start_ticks)),
             Err(error) if is_gone(&error) => {}
             Err(error) => return Err(error),
         }

@@ -1,10 +1,10 @@
-//! Where this process stands among the cgroups (version 2), and what those are called that a team makes there.
+//! In which cgroup (version 2) this process is, and the names of the cgroups that a team makes there.
 //!
-//! Nothing here makes, fills or kills a cgroup: the daemon does. The layout, below the cgroup in which the daemon stands:
+//! The daemon makes, fills and kills cgroups; nothing here does. The layout, below the cgroup in which the daemon is:
 //!
 //! ```text
 //! teamd-DEVICE-INODE-BIRTH/        one for each team directory
-//!     alice.1/, bob.3/ …           one for each life: worker, keepers, commands
+//!     alice.1/, bob.3/ …           one for each incarnation: worker, shims, commands
 //!     daemon/                      the daemon itself, where it had to make way for a limit
 //! ```
 
@@ -18,10 +18,10 @@ use crate::name::Name;
 use crate::process::is_gone;
 use crate::team_dir::TeamDir;
 
-/// The cgroup into which the daemon goes itself, in that of its team: no life is called so.
+/// The daemon's own cgroup in that of its team. No incarnation has this name.
 pub const DAEMON: &str = "daemon";
 
-/// Whether lives get a cgroup each.
+/// Whether each incarnation gets a cgroup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Use {
@@ -63,16 +63,16 @@ impl FromStr for Use {
 pub enum Standing {
     /// Make others in it, and hand its controllers on to them.
     Delegated,
-    /// Make others in it: the files are this user's. Whoever manages the cgroup has not said that its controllers are.
+    /// Make others in it: the files are this user's. The manager of the cgroup has not delegated its controllers.
     Writable,
-    /// Nothing: it is somebody else's, also where root could write there.
+    /// Nothing: it belongs to another manager, also where root could write there.
     Foreign,
 }
 
 impl Standing {
-    /// Judges, pure: whether its files can be `written`, whether its manager has `marked` it as delegated, whether it is the
-    /// `top` of what can be seen (a container's, or of a machine that nobody manages), and whether `root` asks, who can
-    /// write everywhere.
+    /// Judges by four facts: whether its files can be `written`, whether its manager has `marked` it as delegated, whether it
+    /// is the `top` of what can be seen (of a container, or of a machine without a service manager), and whether `root` asks,
+    /// who can write everywhere.
     pub fn judge(written: bool, marked: bool, top: bool, root: bool) -> Self {
         match (written, marked || top, root) {
             (false, ..) => Self::Foreign,
@@ -83,7 +83,7 @@ impl Standing {
     }
 }
 
-/// The cgroup in which lives are to get their own.
+/// The cgroup in which incarnations get their own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
     /// Its path as the kernel names it (`/proc/PID/cgroup`).
@@ -108,7 +108,7 @@ pub enum NoPlace {
 }
 
 impl Place {
-    /// Looks where this process stands. A daemon that went into the cgroup of its `team` stands, for this, where that lies.
+    /// Looks in which cgroup this process is. For a daemon that moved into the cgroup of its `team`, that is the one above.
     ///
     /// # Errors
     /// [`NoPlace`].
@@ -144,7 +144,7 @@ pub fn path_in(cgroup: &str) -> Option<&str> {
     cgroup.lines().find_map(|line| line.strip_prefix("0::")).filter(|path| path.starts_with('/'))
 }
 
-/// Returns the path in which the cgroup of the team lies, for a process in the daemon's own one there; else the same.
+/// Returns the path above the cgroup of the team, for a process in the daemon's own cgroup there; else the same path.
 fn above_daemon<'p>(path: &'p str, team: &str) -> &'p str {
     let above = path.strip_suffix(DAEMON).and_then(|path| path.strip_suffix('/'));
     let above = above.and_then(|path| path.strip_suffix(team)).and_then(|path| path.strip_suffix('/'));
@@ -157,7 +157,7 @@ fn folders_of(mounts: &str, path: &str) -> impl Iterator<Item = PathBuf> {
         let (mount, system) = line.split_once(" - ")?;
         let mut fields = mount.split(' ');
         let (root, at) = (fields.nth(3)?, fields.next()?);
-        // Whoever mounts it at a path with a blank, which stands escaped there, does without.
+        // A mount point with a blank, which is escaped there, is not supported.
         let plain = system.starts_with("cgroup2 ") && !at.contains('\\');
         let inside = Path::new(path).strip_prefix(root).ok().filter(|_| plain)?;
         // What is mounted from above a cgroup namespace begins with `..`, and so does what lies outside of it.
@@ -177,8 +177,8 @@ fn is_marked(folder: &Path) -> bool {
     })
 }
 
-/// Returns what the cgroup of a team is called: after its directory, which no copy has, and no other one that is given the
-/// same inode later.
+/// Returns the name of the cgroup of a team: the identity of its directory. A copy of the directory has another one, and so has
+/// a directory that gets the same inode later.
 ///
 /// # Errors
 /// The system's error if the directory cannot be looked at.
@@ -186,8 +186,8 @@ pub fn of_team(dir: &TeamDir) -> io::Result<String> {
     Ok(format!("teamd-{}", dir.id()?))
 }
 
-/// Returns what the cgroup of a life is called in that of its team.
-pub fn of_life(name: &Name, incarnation: u32) -> String {
+/// Returns the name of the cgroup of an incarnation in that of its team.
+pub fn of_incarnation(name: &Name, incarnation: u32) -> String {
     format!("{name}.{incarnation}")
 }
 
@@ -209,8 +209,8 @@ pub fn below(folder: &Path) -> Vec<PathBuf> {
     folders.map(|entry| entry.path()).collect()
 }
 
-/// Lists a cgroup with all those below it, the deepest last; what cannot be read has none.
-pub fn tree(folder: &Path) -> Vec<PathBuf> {
+/// Lists a cgroup with all those below it, the deepest last.
+fn tree(folder: &Path) -> Vec<PathBuf> {
     let mut folders = vec![folder.to_owned()];
     let mut next = 0;
     while let Some(folder) = folders.get(next) {
@@ -224,7 +224,7 @@ pub fn tree(folder: &Path) -> Vec<PathBuf> {
 /// Removes a cgroup with those below it, as far as they are empty; one that is gone already is no error.
 ///
 /// # Errors
-/// The first error of the system: `EBUSY` where somebody lives, which stays.
+/// The first error of the system: `EBUSY` for one that holds a process, which stays.
 pub fn remove(folder: &Path) -> io::Result<()> {
     let mut removed = Ok(());
     for folder in tree(folder).iter().rev() {

@@ -12,7 +12,7 @@ use rustix::time::{ClockId, clock_gettime};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use children::{children_by_parent, children_of, parent_of};
+pub use children::{children_by_parent, children_of};
 pub use handle::{How, ProcessHandle};
 pub use own::{adopt_orphans, close_inherited, deny_tracing, keep_exit_codes, survive_file_limit};
 
@@ -44,10 +44,11 @@ impl Identity {
     /// # Errors
     /// `NotFound` if there is none (or only a zombie), or the system's error.
     pub fn of(pid: u32) -> io::Result<Self> {
-        match start_of(pid)? {
-            (start_ticks, false) => Ok(Self { pid, start_ticks, boot_id: boot_id()? }),
-            (_, true) => Err(gone(pid)),
+        let stat = Stat::of(pid)?;
+        if stat.has_ended() {
+            return Err(gone(pid));
         }
+        Ok(Self { pid, start_ticks: stat.start_ticks, boot_id: boot_id()? })
     }
 
     /// Reaps exactly this process if it has ended and is a child of this one, and returns how it ended.
@@ -55,9 +56,8 @@ impl Identity {
     /// A program that took the place of another one ([`std::os::unix::process::CommandExt::exec`]) has its children, and
     /// holds none of them.
     pub fn reap(&self) -> How {
-        // A child that nobody has reaped keeps its pid: this looks at no other process.
-        let stat = stat(self.pid).unwrap_or_default();
-        let is_it = parse_stat(&stat).is_some_and(|(_, ticks)| ticks == self.start_ticks);
+        // A child that is not reaped keeps its pid: this looks at no other process.
+        let is_it = Stat::of(self.pid).is_ok_and(|stat| stat.start_ticks == self.start_ticks);
         let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw).filter(|_| is_it);
         match pid.map(|pid| waitpid(Some(pid), WaitOptions::NOHANG)) {
             Some(Ok(Some((_, status)))) => {
@@ -131,95 +131,69 @@ pub fn stat(pid: u32) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Returns the start of a process, in clock ticks since the boot: also of one that has ended and was not reaped.
-///
-/// # Errors
-/// The system's error; [`is_gone`] tells that of a process that was reaped.
-pub fn start_ticks(pid: u32) -> io::Result<u64> {
-    start_of(pid).map(|(ticks, _)| ticks)
+/// What the kernel tells of a process (`proc_pid_stat(5)`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stat {
+    /// One letter.
+    state: char,
+    /// The pid of its parent.
+    pub parent: u32,
+    /// Its start, in clock ticks since the boot.
+    pub start_ticks: u64,
 }
 
-/// Returns the start of a process, and whether it has ended and was not reaped yet.
-fn start_of(pid: u32) -> io::Result<(u64, bool)> {
-    let stat = stat(pid)?;
-    let parsed = parse_stat(&stat).map(|(state, ticks)| (ticks, matches!(state, 'Z' | 'X' | 'x')));
-    parsed.ok_or_else(|| {
-        io::Error::new(io::ErrorKind::InvalidData, format!("/proc/{pid}/stat is not understood: {stat}"))
-    })
+impl Stat {
+    /// Reads it of the process that has this pid now.
+    ///
+    /// # Errors
+    /// The system's error; [`is_gone`] tells that of a process that has ended and was reaped.
+    pub fn of(pid: u32) -> io::Result<Self> {
+        let text = stat(pid)?;
+        Self::parse(&text).ok_or_else(|| {
+            io::Error::new(io::ErrorKind::InvalidData, format!("/proc/{pid}/stat is not understood: {text}"))
+        })
+    }
+
+    /// The name (field 2) may hold spaces and parentheses: fields count from the last one.
+    fn parse(text: &str) -> Option<Self> {
+        let mut fields = text.rsplit_once(')')?.1.split_ascii_whitespace();
+        let state = fields.next()?.chars().next()?;
+        let parent = fields.next()?.parse().ok()?;
+        let start_ticks = fields.nth(17)?.parse().ok()?;
+        Some(Self { state, parent, start_ticks })
+    }
+
+    /// Tells whether the process has ended; it was not reaped yet.
+    pub fn has_ended(&self) -> bool {
+        matches!(self.state, 'Z' | 'X' | 'x')
+    }
 }
 
 fn gone(pid: u32) -> io::Error {
     io::Error::new(io::ErrorKind::NotFound, format!("process {pid} has ended"))
 }
 
-/// Returns state and start ticks. The name (field 2) may hold spaces and parentheses: fields count from the last one.
-fn parse_stat(stat: &str) -> Option<(char, u64)> {
-    let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
-    let state = fields.next()?.chars().next()?;
-    let ticks = fields.nth(18)?.parse().ok()?;
-    Some((state, ticks))
-}
-
-/// What a child of this process was that was killed.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Stray {
-    /// Whether it had not ended by itself.
-    pub ran: bool,
-    /// Whether it may not be killed: it is another user's by now.
-    pub refused: bool,
-    /// What it called itself (`proc_pid_comm(5)`); a process may take any name.
-    pub comm: String,
-    /// Its exit code, if it was reaped and had one.
-    pub code: Option<i32>,
-}
-
-/// Kills a child of this process, and reaps it if it has ended. One that is no child is left alone by the reaping.
-pub fn kill_child(pid: u32) -> Stray {
-    let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return Stray::default() };
-    let stat = stat(pid.as_raw_nonzero().get().unsigned_abs()).unwrap_or_default();
-    let comm =
-        stat.split_once('(').and_then(|(_, rest)| rest.rsplit_once(')')).map(|(comm, _)| comm.to_owned());
-    let ran = parse_stat(&stat).is_some_and(|(state, _)| !matches!(state, 'Z' | 'X' | 'x'));
-    let killed = rustix::process::kill_process(pid, Signal::KILL);
+/// Kills a child of this process, and reaps it if it has ended. Returns false if it runs and may not be killed: it is a
+/// process of another user by now.
+pub fn kill_child(pid: u32) -> bool {
+    let Some(child) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return true };
+    let killed = rustix::process::kill_process(child, Signal::KILL);
     if let Err(errno) = killed {
-        tracing::debug!("cannot kill the stray process {}: {errno}", pid.as_raw_nonzero());
+        tracing::debug!("cannot kill the orphan {pid}: {errno}");
     }
-    let refused = killed == Err(rustix::io::Errno::PERM);
-    Stray { ran, refused, comm: comm.unwrap_or_default(), code: reap(pid) }
+    reap_child(pid) || killed != Err(rustix::io::Errno::PERM)
 }
 
-/// Reaps a child of this process if it has ended.
-pub fn reap_child(pid: u32) {
-    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
-        reap(pid);
-    }
-}
-
-/// Reaps a child if it has ended, and returns its exit code, if it had one.
-fn reap(pid: Pid) -> Option<i32> {
-    match waitpid(Some(pid), WaitOptions::NOHANG) {
-        Ok(ended) => ended.and_then(|(_, status)| status.exit_status()),
+/// Reaps a child of this process if it has ended, and tells whether it had.
+pub fn reap_child(pid: u32) -> bool {
+    let Some(child) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return false };
+    match waitpid(Some(child), WaitOptions::NOHANG) {
+        Ok(ended) => ended.is_some(),
         Err(errno) => {
-            tracing::debug!("cannot reap the process {}: {errno}", pid.as_raw_nonzero());
-            None
+            tracing::debug!("cannot reap the process {pid}: {errno}");
+            false
         }
     }
-}
-
-/// What a shim calls itself.
-pub const SHIM: &std::ffi::CStr = c"team-shim";
-
-/// The exit code of a shim that lost its worker and had nothing to kill; one that killed `n` processes ends with
-/// this and `n`, and above [`SHIM_MOST`] with the sum of both.
-pub const SHIM_UNHEARD: u8 = 64;
-/// The most processes that the exit code of a shim can tell.
-pub const SHIM_MOST: u8 = 62;
-
-/// Returns how many processes a shim has killed that ended with this code, when its worker had ended; none if that is not
-/// what the code says.
-pub fn killed_by_shim(code: i32) -> Option<u32> {
-    let killed = u32::try_from(code).ok()?.checked_sub(u32::from(SHIM_UNHEARD))?;
-    (killed < u32::from(SHIM_MOST)).then_some(killed)
 }
 
 #[cfg(test)]
@@ -233,17 +207,17 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn any_stat_has_a_start_or_none(text in "[0-9]{0,8} ?\\(?.{0,20}\\)?( [A-Z])?( -?[0-9]{1,25}){0,30}", noise: String) {
-            proptest::prop_assert!(parse_stat(&text).is_none_or(|(state, _)| !state.is_whitespace()));
-            proptest::prop_assert!(parse_stat(&noise).is_none_or(|(state, _)| !state.is_whitespace()));
+            proptest::prop_assert!(Stat::parse(&text).is_none_or(|stat| !stat.state.is_whitespace()));
+            proptest::prop_assert!(Stat::parse(&noise).is_none_or(|stat| !stat.state.is_whitespace()));
         }
     }
 
     #[test]
     fn a_name_with_spaces_and_parentheses_does_not_shift_the_fields() {
         let stat = "7 (a) b (c)) S 1 7 7 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 81991 1 2";
-        assert_eq!(parse_stat(stat), Some(('S', 81991)));
-        assert_eq!(parse_stat("7 (x"), None);
-        assert_eq!(parse_stat(""), None);
+        assert_eq!(Stat::parse(stat), Some(Stat { state: 'S', parent: 1, start_ticks: 81991 }));
+        assert_eq!(Stat::parse("7 (x"), None);
+        assert_eq!(Stat::parse(""), None);
     }
 
     #[test]
@@ -261,7 +235,7 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         // The kernel keeps fifteen bytes of a name: half of the last letter.
         let program = scratch.path().join("fourteen-bytesé");
-        // No copy: what another test starts has it open to be written for a moment, and nobody may run it then.
+        // No copy: what another test starts has it open to be written for a moment, and it cannot be run then.
         std::os::unix::fs::symlink("/bin/sleep", &program).unwrap();
         let mut child = std::process::Command::new(&program).arg0("sleep").arg("60").spawn().unwrap();
         let name = format!("/proc/{}/comm", child.id());
@@ -288,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_that_ended_before_anybody_looked_can_be_held_and_reaped() {
+    fn a_child_that_has_ended_already_can_be_held_and_reaped() {
         let mut child = std::process::Command::new("sh").args(["-c", "exit 7"]).spawn().unwrap();
         let waited = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
         waitid(WaitId::Pid(Pid::from_child(&child)), waited).unwrap();

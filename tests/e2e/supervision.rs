@@ -66,20 +66,16 @@ fn status_shows_what_the_whole_tree_of_a_teammate_uses() {
 }
 
 #[test]
-fn an_exit_says_how_it_is_known_that_nothing_is_left_and_what_had_to_be_killed() {
+fn an_exit_says_how_it_is_known_that_nothing_is_left() {
     let team = Team::started();
     team.spawn("alice", "");
     team.teamctl(["shutdown", "alice"]).ok();
     let exit = team.member("alice")["exit"].clone();
-    assert_eq!(
-        (&exit["emptied"], &exit["left_behind"]),
-        (&json!(team.emptied("keepers")), &json!(0)),
-        "{exit}"
-    );
+    assert_eq!(exit["emptied"], team.emptied(json!("tree")), "{exit}");
     let means = if team.has_cgroups() { "its cgroup is empty" } else { "no orphan is left" };
     let text = team.teamctl(["status", "alice"]).ok().stdout;
-    assert!(text.contains(&format!("{means}; nothing had to be killed")), "{text}");
-    // Its worker is killed in the middle of a command: the shim ends what is left, and that is counted.
+    assert!(text.contains(means), "{text}");
+    // Its worker is killed in the middle of a command: the shim ends the rest of it.
     team.teamctl([
         "spawn",
         "bob",
@@ -93,14 +89,14 @@ fn an_exit_says_how_it_is_known_that_nothing_is_left_and_what_had_to_be_killed()
     signal(team.pid("bob"), Signal::SIGKILL);
     team.wait_for("bob", "crashed");
     let exit = team.member("bob")["exit"].clone();
-    assert_eq!(exit["emptied"], team.emptied("keepers"), "{exit}");
-    assert!(exit["left_behind"].as_u64() >= Some(3), "two that sleep, and their shell: {exit}");
+    assert_eq!(exit["emptied"], team.emptied(json!("tree")), "{exit}");
     let journaled = team.journal().into_iter().rfind(|line| line["event"] == "exited").unwrap();
-    assert_eq!(journaled["exit"]["left_behind"], exit["left_behind"]);
+    assert_eq!(journaled["exit"]["emptied"], exit["emptied"]);
+    assert_eq!(team.processes(), [team.daemon_pid()]);
 }
 
 #[test]
-fn of_an_adopted_incarnation_only_its_lock_and_its_cgroup_are_known() {
+fn of_an_adopted_worker_only_the_cgroup_says_that_nothing_is_left() {
     let team = Team::started();
     team.teamctl(["spawn", "alice", "--restart", "never"]).ok();
     team.kill_daemon();
@@ -108,11 +104,7 @@ fn of_an_adopted_incarnation_only_its_lock_and_its_cgroup_are_known() {
     signal(team.pid("alice"), Signal::SIGKILL);
     team.wait_for("alice", "crashed");
     let exit = team.member("alice")["exit"].clone();
-    assert_eq!(
-        (&exit["emptied"], &exit["left_behind"]),
-        (&json!(team.emptied("lock")), &Value::Null),
-        "{exit}"
-    );
+    assert_eq!(exit["emptied"], team.emptied(Value::Null), "{exit}");
 }
 
 /// Failure 16 (a vendor's CLI, measured): a process that hangs is not noticed.
@@ -350,7 +342,7 @@ fn a_second_sigterm_to_the_daemon_ends_all_workers_at_once() {
             ("killed", vec![json!("stop")]),
             "{name}"
         );
-        assert_eq!(team.member(name)["exit"]["emptied"], team.emptied("keepers"), "{name}");
+        assert_eq!(team.member(name)["exit"]["emptied"], team.emptied(json!("tree")), "{name}");
     }
     assert_eq!(team.events("stopped"), 1);
 }
@@ -376,6 +368,5 @@ fn orphans_of_a_killed_worker_and_shim_end_before_the_end_is_recorded() {
     team.wait_for("alice", "crashed");
     assert_eq!(team.processes(), [team.daemon_pid()], "nothing is left when the end is recorded");
     let exit = team.member("alice")["exit"].clone();
-    assert_eq!(exit["emptied"], team.emptied("keepers"), "{exit}");
-    assert!(exit["left_behind"].as_u64() >= Some(3), "two that sleep, and their shell: {exit}");
+    assert_eq!(exit["emptied"], team.emptied(json!("tree")), "{exit}");
 }

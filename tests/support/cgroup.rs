@@ -6,6 +6,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 
+use serde_json::{Value, json};
 use teamd_shared::cgroup::{self, Place, Standing};
 use teamd_shared::team_dir::TeamDir;
 
@@ -39,9 +40,9 @@ impl Team {
         has
     }
 
-    /// What an exit record says of how nothing was left: the kernel's word, or what is said without cgroups.
-    pub(crate) fn emptied(&self, without: &'static str) -> &'static str {
-        if self.has_cgroups() { "cgroup" } else { without }
+    /// What an exit record says of how it is known that nothing was left: the cgroup, or what is said without one.
+    pub(crate) fn emptied(&self, without: Value) -> Value {
+        if self.has_cgroups() { json!("cgroup") } else { without }
     }
 
     /// The cgroup of the team, whether it is there or not.

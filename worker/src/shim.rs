@@ -32,7 +32,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{
     Pid, PidfdFlags, WaitId, WaitIdOptions, WaitOptions, WaitStatus, kill_process, pidfd_open, waitpid,
 };
-use teamd_shared::process::{SHIM, SHIM_MOST, SHIM_UNHEARD, close_inherited, deny_tracing};
+use teamd_shared::process::{close_inherited, deny_tracing};
 use teamd_shared::sandbox::Namespaces;
 
 use crate::bounds;
@@ -49,14 +49,10 @@ const COUNTED_EVERY: Duration = Duration::from_millis(250);
 
 /// Supervises one command: the whole program behind the hidden subcommand.
 pub(crate) fn shim_main() -> ExitCode {
-    let mut killed = 0;
-    let report =
-        Job::inherited(SUBCOMMAND).and_then(|job| job.supervise(&mut killed)).unwrap_or_else(Report::failed);
-    // If that fails, the worker is gone: the daemon, to which this process has come, sees how it ends.
-    match report.send() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(_) => ExitCode::from(SHIM_UNHEARD + u8::try_from(killed).unwrap_or(u8::MAX).min(SHIM_MOST)),
-    }
+    let report = Job::inherited(SUBCOMMAND).and_then(|job| job.supervise()).unwrap_or_else(Report::failed);
+    // If that fails, the worker is gone, and no other process wants the report.
+    drop(report.send());
+    ExitCode::SUCCESS
 }
 
 /// A command that runs: `bash`, or the sandbox init, which says how `bash` ended.
@@ -66,8 +62,8 @@ struct Started {
 }
 
 impl Job {
-    /// Supervises the command to its end; `killed` is how many processes did not end by themselves.
-    fn supervise(&self, killed: &mut usize) -> Result<Report, String> {
+    /// Supervises the command to its end.
+    fn supervise(&self) -> Result<Report, String> {
         let deadline = self.order.timeout.map(|timeout| Instant::now() + timeout);
         let cannot = |what: &'static str| move |error: io::Error| format!("cannot {what}: {error}");
         // What the shell that once started the daemon had left open is no business of a command.
@@ -82,7 +78,7 @@ impl Job {
         become_shim().map_err(cannot("become a shim"))?;
         let absent = self.order.policy.as_ref().map(AbsentFiles::note).transpose();
         let absent = absent.map_err(cannot("look for a protected file"))?.unwrap_or_default();
-        let mut report = self.run(deadline, killed).unwrap_or_else(Report::failed);
+        let mut report = self.run(deadline).unwrap_or_else(Report::failed);
         report.notes = absent.put_aside();
         if self.order.log {
             // A full disk must not keep the report from the worker.
@@ -92,7 +88,7 @@ impl Job {
     }
 
     /// Starts the command, waits until it is over, and ends all that it started.
-    fn run(&self, deadline: Option<Instant>, killed: &mut usize) -> Result<Report, String> {
+    fn run(&self, deadline: Option<Instant>) -> Result<Report, String> {
         let cannot = |what: &'static str| move |error: io::Error| format!("cannot {what}: {error}");
         let events = Events::new().map_err(cannot("read signals"))?;
         let early = events.next(None, Some(Instant::now())).map_err(cannot("look at its lifeline"))?;
@@ -105,7 +101,6 @@ impl Job {
         let stays = usize::from(namespaces != Namespaces::None);
         let most = self.order.bounds.max_procs.map(|most| most as usize + stays);
         let watched = watch(process, &events, (deadline, most));
-        *killed = sweep::count_descendants();
         let ended = match namespaces {
             Namespaces::Own => end_namespace(process),
             Namespaces::Bubblewrap | Namespaces::None => end_descendants(process),
@@ -156,7 +151,7 @@ fn spawn(mut command: Command) -> io::Result<Pid> {
 fn become_shim() -> io::Result<()> {
     deny_tracing();
     // For `ps` and `top`: it was started as `/proc/self/exe`.
-    set_name(SHIM)?;
+    set_name(c"team-shim")?;
     // No command reaches a terminal, and no key that is pressed there reaches the shim.
     rustix::process::setsid()?;
     // If the command has stopped its shim, the worker's death wakes it.

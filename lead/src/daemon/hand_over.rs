@@ -84,9 +84,9 @@ impl EventLoop {
         // What the workers last said is found there until they say it again.
         self.write_roster();
         self.connections.reply(client, Ok(Done::HandingOver));
-        let told = self.supervisor.orphans().told();
+        let preexisting = self.supervisor.orphans().variable();
         if let Some(HandOver { successor, .. }) = &mut self.hand_over {
-            successor.variables.push(told);
+            successor.variables.push(preexisting);
         }
         self.batcher.end = Some(End::HandedOver);
     }

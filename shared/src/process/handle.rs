@@ -7,7 +7,7 @@ use rustix::process::{
     Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open, pidfd_send_signal, waitid,
 };
 
-use super::{Identity, boot_id, start_of};
+use super::{Identity, Stat, boot_id};
 
 /// How a process ended, as far as that could be seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -20,7 +20,7 @@ pub struct How {
     pub ours: bool,
 }
 
-/// A process that is held: a signal through it reaches that process or nobody.
+/// A process that is held: a signal through it reaches that process or none.
 #[derive(Debug)]
 pub struct ProcessHandle {
     identity: Identity,
@@ -47,13 +47,13 @@ impl ProcessHandle {
         Ok(Self { identity: Identity::of(pid)?, pidfd })
     }
 
-    /// Holds a child of this process that nobody has reaped, also one that has ended already: its pid is nobody else's.
+    /// Holds a child of this process that is not reaped, also one that has ended already: no other process has its pid.
     ///
     /// # Errors
     /// `NotFound` if there is none, or the system's error.
     pub fn open_child(pid: u32) -> io::Result<Self> {
         let pidfd = open_pidfd(pid)?;
-        let (start_ticks, _) = start_of(pid)?;
+        let start_ticks = Stat::of(pid)?.start_ticks;
         Ok(Self { identity: Identity { pid, start_ticks, boot_id: boot_id()? }, pidfd })
     }
 

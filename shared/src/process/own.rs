@@ -50,7 +50,7 @@ pub fn survive_file_limit() -> io::Result<()> {
     catch(Signal::SIGXFSZ)
 }
 
-/// Has the kernel keep how each child ends, until it is asked: it does not where whoever started this process has ignored SIGCHLD
+/// Has the kernel keep how each child ends, until it is asked: it does not if the starter of this process has ignored SIGCHLD
 /// (`trap '' CHLD`). Programs that it starts are not concerned any more.
 ///
 /// Called once, outside of any event loop, after [`close_inherited`].

@@ -10,7 +10,7 @@ use rustix::process::{
     Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitOptions, getpgid, kill_process, kill_process_group,
     pidfd_open, pidfd_send_signal, waitid,
 };
-use teamd_shared::process::{children_by_parent, stat};
+use teamd_shared::process::{Stat, children_by_parent};
 
 /// How soon a look at the children that failed is repeated: to give up would leave them behind.
 pub(crate) const AGAIN: Duration = Duration::from_millis(50);
@@ -72,8 +72,7 @@ pub(crate) fn count_descendants() -> usize {
 
 /// Tells whether a process is there and has not ended.
 fn runs(process: Pid) -> bool {
-    let stat = stat(process.as_raw_pid().unsigned_abs()).unwrap_or_default();
-    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
+    Stat::of(process.as_raw_pid().unsigned_abs()).is_ok_and(|stat| !stat.has_ended())
 }
 
 /// Tells whether this process has a child at all, ended ones that are not reaped among them. Reaps none.
@@ -141,7 +140,7 @@ fn pids(raw: Vec<u32>) -> impl Iterator<Item = Pid> {
 }
 
 fn parent_of(process: Pid) -> Option<Pid> {
-    let parent = teamd_shared::process::parent_of(process.as_raw_pid().unsigned_abs()).ok()?;
+    let parent = Stat::of(process.as_raw_pid().unsigned_abs()).ok()?.parent;
     Pid::from_raw(i32::try_from(parent).ok()?)
 }
 

@@ -186,7 +186,6 @@ mod tests {
             usage,
             ending: None,
             emptied: None,
-            left_behind: None,
         }
     }
 

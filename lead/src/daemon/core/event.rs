@@ -66,8 +66,6 @@ pub(crate) struct Ended {
     pub(crate) by_signal: bool,
     /// How it was established that nothing of it is left.
     pub(crate) emptied: Option<Emptied>,
-    /// Processes that had to be killed after its worker had ended, as far as they could be counted.
-    pub(crate) left_behind: Option<u32>,
     /// Why no incarnation can begin where it has worked, if that was looked at.
     pub(crate) unworkable: Option<String>,
 }

@@ -67,12 +67,12 @@ fn of_member(record: &MemberRecord) -> Option<(&'static str, Body, String)> {
                 (None, teamd_shared::member::Phase::Killed) => "was killed".to_owned(),
                 (None, _) => "crashed".to_owned(),
             };
-            // The daemon gives its reason for an end that it caused, and for an incarnation that it could not run.
-            let never_ran = exit.emptied.is_none();
+            // The note explains an end by the daemon itself, and one of which nothing was seen: it never ran, for example.
+            let unseen = exit.code.is_none() && exit.signal.is_none();
             let why = exit
                 .note
                 .as_ref()
-                .filter(|_| never_ran || matches!(exit.ending, Some(Ending::Hung | Ending::Limit)));
+                .filter(|_| unseen || matches!(exit.ending, Some(Ending::Hung | Ending::Limit)));
             let how = why.map_or(how.clone(), |why| format!("{how}: {why}"));
             let body = Body::TeammateTerminated { name: name.clone(), exit: exit_json(exit), unread };
             Some((TEAMD, body, format!("{name} {how}")))

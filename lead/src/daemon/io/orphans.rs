@@ -1,158 +1,151 @@
-//! The children of the daemon that are no workers: what lives have left to it, and what is nobody's.
+//! The children of the daemon that are no workers: orphans of incarnations, and others.
 //!
-//! What a worker and its keeper leave that are killed together comes to the daemon, the subreaper of all that it starts:
-//! that is ended. But other children are none of its business, and never signalled: those that were there when it began (a
-//! shell that has started something, and then became `teamd`), and, for the first process of a container, the orphans of
-//! everybody else there. Those are only reaped.
+//! The daemon is the subreaper of all that it starts. When a worker and its shim are killed together, the processes of
+//! their command become children of the daemon, and the daemon ends them. It never signals its other children, it only
+//! reaps them: those that existed before the daemon began (a shell that has started something, and then became `teamd`)
+//! and, where the daemon is the first process of a container, the orphans of other programs.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::time::Instant;
 
-use teamd_shared::process::{
-    SHIM, Stray, children_of, is_gone, kill_child, killed_by_shim, reap_child, start_ticks,
-};
+use teamd_shared::process::{Stat, children_of, is_gone, kill_child, reap_child};
 
 use crate::daemon::io::cgroup::Cgroups;
 
-/// The variable by which a daemon tells the program that takes its place who was there when it began: no setting, and read by
-/// nobody else.
-const BESIDE: &str = "TEAMD_BESIDE";
+/// The variable in which a daemon names the preexisting children to the program that replaces it. It is no setting.
+const PREEXISTING: &str = "TEAMD_PREEXISTING";
 
 /// A process id with the start of the process, in clock ticks since the boot.
 type Started = (u32, u64);
 
-/// What is known of them.
+/// What the daemon knows of its children that are no workers.
 #[derive(Debug)]
 pub(crate) struct Orphans {
-    /// Those that no life has left.
+    /// Children that belong to no incarnation.
     preexisting: HashSet<Started>,
-    /// What lives have left, and when that was first seen.
-    left: HashMap<u32, Instant>,
-    /// Whether a life has no cgroup.
-    unenclosed: bool,
+    /// Orphans that have not ended yet, and when each was first seen.
+    orphans: HashMap<u32, Instant>,
+    /// Whether an incarnation has no cgroup.
+    without_cgroup: bool,
 }
 
-/// What was found of lives that have ended.
+/// What [`Orphans::end`] found.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
-    /// What is not gone yet, of the time that was asked for.
-    pub(crate) left: Vec<u32>,
-    /// How many processes had to be killed that were not seen before, by their keepers or here; none if that cannot be
-    /// known.
-    pub(crate) killed: Option<u32>,
-    /// Whether what a life has left can be told from what is not its.
-    pub(crate) told_apart: bool,
+    /// Orphans that appeared in the given time and have not ended yet.
+    pub(crate) remaining: Vec<u32>,
+    /// Whether the daemon saw, and could end, all orphans.
+    pub(crate) complete: bool,
 }
 
 impl Orphans {
-    /// Notes who is there before anybody is started; after a hand-over, who was there before.
+    /// Notes the children that exist before any worker is started; after a hand-over, those that the daemon before named.
     ///
     /// # Errors
-    /// The system's error if the children of this process cannot be seen.
+    /// The system's error if the children of this process cannot be listed.
     pub(crate) fn begin() -> io::Result<Self> {
-        let preexisting = match std::env::var(BESIDE) {
-            Ok(known) => parse(&known),
+        let preexisting = match std::env::var(PREEXISTING) {
+            Ok(named) => parse(&named),
             Err(_) => children(&HashSet::new())?.into_iter().collect(),
         };
-        Ok(Self { preexisting, left: HashMap::new(), unenclosed: false })
+        Ok(Self { preexisting, orphans: HashMap::new(), without_cgroup: false })
     }
 
-    /// Takes in whether a life has a cgroup.
-    pub(crate) fn enclosed(&mut self, has_cgroup: bool) {
-        self.unenclosed |= !has_cgroup;
+    /// Notes whether an incarnation has a cgroup.
+    pub(crate) fn note_cgroup(&mut self, has_cgroup: bool) {
+        self.without_cgroup |= !has_cgroup;
     }
 
-    /// Says to the program that takes this one's place who is there that no life has left.
-    pub(crate) fn told(&self) -> (String, String) {
-        let known: Vec<_> =
+    /// Returns the variable that names the preexisting children to the program that replaces this one.
+    pub(crate) fn variable(&self) -> (String, String) {
+        let named: Vec<_> =
             self.preexisting.iter().map(|(pid, started)| format!("{pid}:{started}")).collect();
-        (BESIDE.to_owned(), known.join(" "))
+        (PREEXISTING.to_owned(), named.join(" "))
     }
 
-    /// Ends what lives have left, and returns what was not here before `since`.
+    /// Kills all orphans of incarnations, and reports on those that appeared after `since`.
     ///
     /// # Errors
-    /// The system's error if the children of this process cannot be seen: then nothing is known of what is left.
+    /// The system's error if the children of this process cannot be listed.
     pub(crate) fn end(
         &mut self,
         workers: &HashSet<u32>,
         cgroups: &Cgroups,
         since: Instant,
     ) -> io::Result<Found> {
-        let orphans = self.of_lives(workers, cgroups)?;
-        self.left.retain(|pid, _| orphans.iter().any(|(stray, _)| stray == pid));
+        let orphans = self.of_incarnations(workers, cgroups)?;
+        self.orphans.retain(|pid, _| orphans.iter().any(|(orphan, _)| orphan == pid));
         let now = Instant::now();
-        let mut told_apart = self.marks(cgroups) != Marks::None;
-        let mut killed = told_apart.then_some(0);
+        let mut complete = self.rule(cgroups) != Rule::None;
         for (pid, started) in orphans {
-            let stray = kill_child(pid);
-            if stray.ran && stray.refused {
-                let comm = &stray.comm;
-                tracing::warn!("the process {pid} ({comm}) that a teammate left may not be killed: it stays");
-                self.left.remove(&pid);
+            if kill_child(pid) {
+                self.orphans.entry(pid).or_insert(now);
+            } else {
+                tracing::warn!("the orphan {pid} of a teammate may not be killed: it stays");
+                self.orphans.remove(&pid);
                 self.preexisting.insert((pid, started));
-                (told_apart, killed) = (false, None);
-                continue;
+                complete = false;
             }
-            let new = self.left.insert(pid, now).map(|seen| self.left.insert(pid, seen)).is_none();
-            killed = killed.zip(count(&stray, new)).map(|(sum, more)| sum + more);
         }
-        let left = self.left.iter().filter(|(_, seen)| **seen >= since).map(|(pid, _)| *pid).collect();
-        Ok(Found { left, killed, told_apart })
+        let remaining =
+            self.orphans.iter().filter(|(_, seen)| **seen >= since).map(|(pid, _)| *pid).collect();
+        Ok(Found { remaining, complete })
     }
 
-    /// Reaps what has ended of those that no life has left: the first process of a container has many.
+    /// Reaps the ended children that belong to no incarnation: the first process of a container has many.
     pub(crate) fn reap_others(&mut self, workers: &HashSet<u32>, cgroups: &Cgroups) {
-        if let Err(error) = self.of_lives(workers, cgroups) {
+        if let Err(error) = self.of_incarnations(workers, cgroups) {
             tracing::warn!("cannot see which children have ended: {error}");
         }
     }
 
-    /// Returns what lives have left, and reaps what has ended of the others.
-    fn of_lives(&mut self, workers: &HashSet<u32>, cgroups: &Cgroups) -> io::Result<Vec<Started>> {
+    /// Returns the orphans of incarnations, and reaps the other children that have ended.
+    fn of_incarnations(&mut self, workers: &HashSet<u32>, cgroups: &Cgroups) -> io::Result<Vec<Started>> {
         let children = children(workers)?;
         self.preexisting.retain(|known| children.contains(known));
-        let marks = self.marks(cgroups);
-        let is_left = |child: &Started| {
+        let rule = self.rule(cgroups);
+        let is_orphan = |child: &Started| {
             !self.preexisting.contains(child)
-                && match marks {
-                    Marks::Cgroup => cgroups.may_hold(child.0),
-                    Marks::Parent => true,
-                    Marks::None => false,
+                && match rule {
+                    Rule::Cgroup => cgroups.may_hold(child.0),
+                    Rule::Parent => true,
+                    Rule::None => false,
                 }
         };
-        let (left, others): (Vec<_>, Vec<_>) = children.into_iter().partition(is_left);
-        others.into_iter().for_each(|(pid, _)| reap_child(pid));
-        Ok(left)
+        let (orphans, others): (Vec<_>, Vec<_>) = children.into_iter().partition(is_orphan);
+        others.into_iter().for_each(|(pid, _)| {
+            reap_child(pid);
+        });
+        Ok(orphans)
     }
 
-    fn marks(&self, cgroups: &Cgroups) -> Marks {
+    fn rule(&self, cgroups: &Cgroups) -> Rule {
         match () {
-            () if cgroups.are_made() && !self.unenclosed => Marks::Cgroup,
-            () if std::process::id() == 1 => Marks::None,
-            () => Marks::Parent,
+            () if cgroups.are_made() && !self.without_cgroup => Rule::Cgroup,
+            () if std::process::id() == 1 => Rule::None,
+            () => Rule::Parent,
         }
     }
 }
 
-/// By what it is known that a life has left a child.
+/// How the daemon tells an orphan of an incarnation from another child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Marks {
-    /// Each life has a cgroup.
+enum Rule {
+    /// By its cgroup: each incarnation has one.
     Cgroup,
-    /// Only what this process and its descendants have started comes to it.
+    /// Each child is one: only descendants of this process become its children.
     Parent,
-    /// The first process of a machine or container: everybody's orphans come to it.
+    /// Not at all: all orphans of a machine or container become children of its first process.
     None,
 }
 
-/// Returns the children of this process, but for these. They keep their pids until it reaps them.
-fn children(but: &HashSet<u32>) -> io::Result<Vec<Started>> {
+/// Returns the children of this process that are no workers. They keep their pids until this process reaps them.
+fn children(workers: &HashSet<u32>) -> io::Result<Vec<Started>> {
     let mut children = Vec::new();
-    for pid in children_of(std::process::id())?.into_iter().filter(|pid| !but.contains(pid)) {
-        match start_ticks(pid) {
-            Ok(started) => children.push((pid, started)),
+    for pid in children_of(std::process::id())?.into_iter().filter(|pid| !workers.contains(pid)) {
+        match Stat::of(pid) {
+            Ok(stat) => children.push((pid, stat.start_ticks)),
             Err(error) if is_gone(&error) => {}
             Err(error) => return Err(error),
         }
@@ -160,23 +153,10 @@ fn children(but: &HashSet<u32>) -> io::Result<Vec<Started>> {
     Ok(children)
 }
 
-fn parse(known: &str) -> HashSet<Started> {
+fn parse(named: &str) -> HashSet<Started> {
     let each =
         |one: &str| one.split_once(':').and_then(|(pid, at)| Some((pid.parse().ok()?, at.parse().ok()?)));
-    known.split_ascii_whitespace().filter_map(each).collect()
-}
-
-/// Returns how many processes a stray stands for that had to be killed; none if that cannot be known.
-fn count(stray: &Stray, new: bool) -> Option<u32> {
-    if stray.comm.as_bytes() != SHIM.to_bytes() {
-        return Some(u32::from(new && stray.ran));
-    }
-    // A keeper that is not reaped yet is found again; one that was killed itself has told nobody.
-    match stray.code {
-        None => Some(0),
-        Some(0) => Some(0),
-        Some(code) => killed_by_shim(code),
-    }
+    named.split_ascii_whitespace().filter_map(each).collect()
 }
 
 #[cfg(test)]
@@ -184,10 +164,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_was_there_is_told_to_the_next_program() {
+    fn the_next_program_reads_the_preexisting_children_back() {
         let preexisting = HashSet::from([(7, 81991), (u32::MAX, u64::MAX)]);
-        let orphans = Orphans { preexisting: preexisting.clone(), left: HashMap::new(), unenclosed: false };
-        assert_eq!(parse(&orphans.told().1), preexisting);
+        let orphans =
+            Orphans { preexisting: preexisting.clone(), orphans: HashMap::new(), without_cgroup: false };
+        assert_eq!(parse(&orphans.variable().1), preexisting);
         assert_eq!(parse("x 1 :2 3: 4:5"), HashSet::from([(4, 5)]));
     }
 }

@@ -1,5 +1,5 @@
-//! The end of a life: it is over when its process has ended, its liveness lock is free, and its cgroup, if it has one, is empty.
-//! Only then it is looked at what it had not read.
+//! Waits until an incarnation has ended: its process has exited, its liveness lock is free, and its cgroup, if it has one, is
+//! empty. Only then the daemon looks at what the incarnation had not read.
 
 use std::fs::{File, TryLockError};
 use std::sync::Arc;
@@ -15,94 +15,90 @@ use teamd_shared::team_dir::{DirError, TeamDir, TeamPath};
 use teamd_shared::transcript;
 
 use crate::daemon::core::event::{Ended, Event, Incarnation};
-use crate::daemon::io::cgroup::{Group, Killed};
+use crate::daemon::io::cgroup::{Emptiness, Group};
 
-/// What the journal says of the beginning of a life.
+/// What the journal says of the beginning of an incarnation.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Beginning {
     /// Where the inbox stood when its conversation began.
     pub(crate) at: Position,
-    /// The life in which that conversation began, or was to begin.
+    /// The incarnation in which that conversation began, or was to begin.
     pub(crate) conversation: u32,
 }
 
-/// How long the keepers of a life that has a cgroup have to end what they keep, before it is killed with them: they know
-/// how many had to be killed, and put away what they laid out for a command.
-const KEEPERS: Duration = Duration::from_secs(3);
+/// How long the shims of an incarnation with a cgroup may take to end their commands, before the daemon kills them too: a shim
+/// also puts away what it laid out for a command.
+const SHIM_GRACE: Duration = Duration::from_secs(3);
 
-/// How soon what could not be done is tried again: at first and at last.
+/// The first and the longest pause before the daemon tries again what it could not do.
 const PAUSES: (Duration, Duration) = (Duration::from_micros(200), Duration::from_secs(2));
 
-/// What a life left in its files.
+/// What an incarnation left in its files.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Left {
     /// Where its inbox stands.
     inbox: Position,
-    /// How much mail it had not taken in.
+    /// How many messages it had not consumed.
     unread: u64,
-    /// Whether the last that it wrote is that SIGTERM ends it.
+    /// Whether its last entry says that SIGTERM ended it.
     by_signal: bool,
 }
 
-/// Waits until nothing of a life is left, and looks at what it had not read.
+/// Waits until nothing of an incarnation is left, and looks at what it had not read.
 ///
-/// The lock is tried, never waited for: the lock of another process on the file must not hang the daemon.
+/// The daemon tries the lock and never waits for it: a lock that another process holds on the file must not hang the daemon.
 pub(crate) async fn wait_until_empty(
     dir: Arc<TeamDir>,
     life: Incarnation,
     beginning: Beginning,
     (how, group): (How, Option<Group>),
 ) -> Event {
-    let mut killed = Killed::default();
-    wait_for_lock(&dir, &life, (group.as_ref(), &mut killed)).await;
-    let empty = match &group {
-        Some(group) => group.empty(&life, &mut killed).await,
-        None => false,
+    wait_for_lock(&dir, &life, group.as_ref()).await;
+    let emptiness = match &group {
+        Some(group) => group.empty(&life).await,
+        None => Emptiness::Gone,
     };
-    let (folder, gone) = (Arc::clone(&dir), life.clone());
-    let Left { inbox, unread, by_signal } = look(&life, move || left(&folder, &gone, beginning)).await;
+    let (folder, ended) = (Arc::clone(&dir), life.clone());
+    let Left { inbox, unread, by_signal } = look(&life, move || left(&folder, &ended, beginning)).await;
     let How { code, signal, ours } = how;
-    let emptied = Some(match (empty, ours) {
-        (true, _) => Emptied::Cgroup,
-        (false, true) => Emptied::Keepers,
-        (false, false) => Emptied::Lock,
-    });
-    // What keepers have killed comes to the daemon that started their worker alone.
-    let left_behind = killed.count().filter(|_| ours);
-    let ended = Ended { code, signal, inbox, unread, by_signal, emptied, left_behind, unworkable: None };
+    // Orphans of an adopted worker may have become children of another process.
+    let emptied = match emptiness {
+        Emptiness::Empty => Some(Emptied::Cgroup),
+        Emptiness::Gone => ours.then_some(Emptied::Tree),
+        Emptiness::Unknown => None,
+    };
+    let ended = Ended { code, signal, inbox, unread, by_signal, emptied, unworkable: None };
     Event::Ended { incarnation: life, ended }
 }
 
-/// Waits until the liveness lock is free: the keepers of the life have seen all their commands to the end. Those that hang, or
-/// cannot keep up with what forks, are killed with it.
-async fn wait_for_lock(dir: &TeamDir, life: &Incarnation, (group, killed): (Option<&Group>, &mut Killed)) {
+/// Waits until the liveness lock is free: then each shim of the incarnation has ended its command. Where there is a cgroup, the
+/// daemon kills the shims that hang, or that cannot keep up with a command that forks.
+async fn wait_for_lock(dir: &TeamDir, life: &Incarnation, group: Option<&Group>) {
     let began = Instant::now();
     let mut pause = PAUSES.0;
     while let Err(held) = try_liveness_lock(dir, &life.name) {
         if pause > Duration::from_secs(1) {
             tracing::warn!("{} has ended, but its liveness lock is still held: {}", life.name, held.holder());
         }
-        if let Some(group) = group.filter(|_| began.elapsed() >= KEEPERS) {
-            // A shim that is killed does not say how many it has killed.
-            killed.uncount();
-            if let Err(error) = group.kill(killed) {
-                tracing::warn!("cannot kill what is in the cgroup of {}: {error}", life.name);
-            }
+        if let Some(group) = group.filter(|_| began.elapsed() >= SHIM_GRACE)
+            && let Err(error) = group.kill()
+        {
+            tracing::warn!("cannot kill what is in the cgroup of {}: {error}", life.name);
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(PAUSES.1);
     }
 }
 
-/// Looks at what a life left in its files, until that can be read: what is recorded of an end stays, and the next life goes by
-/// it.
+/// Looks at what an incarnation left in its files, until that can be read: the record of an end is final, and the next
+/// incarnation relies on it.
 async fn look<F>(life: &Incarnation, left: F) -> Left
 where
     F: Fn() -> Result<Left, ReadError> + Clone + Send + 'static,
 {
     let mut pause = PAUSES.0;
     loop {
-        // An incarnation that ended with much unread must not hold other events up.
+        // Much unread must not hold other events up.
         let why = match tokio::task::spawn_blocking(left.clone()).await {
             Ok(Ok(left)) => return left,
             Ok(Err(error)) => error.to_string(),
@@ -116,13 +112,13 @@ where
     }
 }
 
-/// Looks at what a life left in its files. One that is missing says that there is nothing.
+/// Looks at what an incarnation left in its files. A file that is missing says that there is nothing.
 fn left(dir: &TeamDir, life: &Incarnation, beginning: Beginning) -> Result<Left, ReadError> {
     let (inbox, unread) = unread(dir, &life.name, beginning)?;
     Ok(Left { inbox, unread, by_signal: left_by_signal(dir, life)? })
 }
 
-/// Tells whether the last that a life wrote is that SIGTERM ends it: there may have been no daemon to hear it.
+/// Tells whether the last entry of an incarnation says that SIGTERM ended it: there may have been no daemon to tell.
 fn left_by_signal(dir: &TeamDir, life: &Incarnation) -> Result<bool, DirError> {
     let last = transcript::last_entry(dir, &life.name)?;
     Ok(last.is_some_and(|last| {
@@ -183,7 +179,7 @@ fn holder_in_proc_locks(file: &File) -> String {
     }
 }
 
-/// Counts what a member has not taken in, and says where its inbox stands. A conversation that never began leaves all
+/// Counts what a member has not consumed, and tells where its inbox stands. A conversation that never began leaves all
 /// to the next one: what was sent before belongs to no conversation yet.
 fn unread(dir: &TeamDir, name: &Name, beginning: Beginning) -> Result<(Position, u64), ReadError> {
     let begins_at = beginning.at;
@@ -192,14 +188,14 @@ fn unread(dir: &TeamDir, name: &Name, beginning: Beginning) -> Result<(Position,
     }
     let read = transcript::position(dir, name)?.unwrap_or(begins_at);
     let count = || {
-        // It has read from the start again if its inbox was cut; else that is what an earlier conversation had read.
+        // If its inbox was cut, it has read from the start again; else an earlier conversation had read that far.
         let earlier = read.offset < begins_at.offset && inbox::fits(dir, name, begins_at)?;
         inbox::count_lines(dir, name, if earlier { begins_at } else { read })
     };
     match count() {
         Ok(count) => Ok((count.end, count.mail)),
         Err(ReadError::NoInbox(_)) => Ok((read, 0)),
-        // Something else stands in its place: that is no failure that passes, and there is no mail in it.
+        // Something else stands in its place: trying again does not help, and there is no mail in it.
         Err(ReadError::Dir(error)) if error.io_kind().is_none() => {
             tracing::warn!("what {name} has not read is not known: {error}");
             Ok((read, 0))
@@ -237,7 +233,7 @@ mod tests {
             teamd_shared::fs::replace(&self.dir, at, text.as_bytes()).unwrap();
         }
 
-        /// The life has begun, has read its inbox up to here, and was ended by SIGTERM.
+        /// The incarnation has begun, has read its inbox up to here, and was ended by SIGTERM.
         fn has_read(&self, inbox: Position) {
             let life = Happened::Incarnation { incarnation: 1, conversation: 1, prompt: None };
             let left = Happened::Left { reason: "SIGTERM".to_owned(), incarnation: 1, by_signal: true };
@@ -306,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_farewell_of_the_life_before_is_none_of_this_one() {
+    fn the_farewell_of_an_earlier_incarnation_does_not_count() {
         let team = Scratch::with("");
         team.has_read(Position::START);
         let beginning = Beginning { at: Position::START, conversation: 1 };

@@ -17,7 +17,7 @@ use super::workers::Supervisor;
 use crate::daemon::core::event::{Event, Incarnation};
 use crate::daemon::workspace::unworkable;
 
-/// How long those have to end that were killed, before they are looked for again: at first and at last.
+/// The first and the longest pause before the daemon looks again for orphans that it has killed.
 const ORPHAN_PAUSES: (Duration, Duration) = (Duration::from_millis(2), Duration::from_secs(2));
 /// How long after the end of a process its connection may still hold what it said last.
 const LAST_FRAMES: Duration = Duration::from_secs(1);
@@ -26,7 +26,7 @@ const LAST_FRAMES: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct Reaper {
     dir: Arc<TeamDir>,
-    /// Where the tasks report to that wait until nothing is left.
+    /// Where the tasks that wait until nothing is left report to.
     ends: mpsc::UnboundedSender<Event>,
     /// Those whose connection has not ended: what they said last comes first.
     connected: HashMap<Incarnation, How>,
@@ -105,27 +105,23 @@ impl Reaper {
         });
     }
 
-    /// Takes the end of an incarnation in, unless something that a tool of it started has come to this process: a worker and
-    /// its shim can be killed together. That is ended first. What was here before this incarnation ended is not its own: no
+    /// Ends the orphans of an incarnation (its worker and a shim may have been killed together), and returns its end if none
+    /// remains; else the end is reported again later. An orphan that appeared before this incarnation ended is not its own: no
     /// other end waits for a process that cannot be killed.
     pub(crate) fn on_empty(&mut self, mut event: Event, workers: &mut Supervisor) -> Option<Event> {
-        let alone = self.exited_at.len() <= 1;
         let Event::Ended { incarnation: life, ended } = &mut event else { return Some(event) };
         let exited_at = *self.exited_at.entry(life.clone()).or_insert_with(Instant::now);
-        // Those of an incarnation can be seen, by the end of another one, before its own end is.
+        // The end of another incarnation may have shown them before its own end was seen.
         let why = match workers.end_orphans(exited_at.checked_sub(LAST_FRAMES).unwrap_or(exited_at)) {
             Ok(found) => {
-                // Of several that end at once it cannot be told whose they were.
-                let killed = found.killed.filter(|&killed| alone || killed == 0);
-                ended.left_behind = ended.left_behind.zip(killed).map(|(before, more)| before + more);
-                if !found.told_apart && ended.emptied == Some(Emptied::Keepers) {
-                    ended.emptied = Some(Emptied::Lock);
+                if !found.complete {
+                    ended.emptied = ended.emptied.filter(|it| *it == Emptied::Cgroup);
                 }
-                if found.left.is_empty() {
+                if found.remaining.is_empty() {
                     self.exited_at.remove(life);
                     return Some(event);
                 }
-                format!("the processes {:?} that it may have started cannot be killed", found.left)
+                format!("the processes {:?} that it may have started cannot be killed", found.remaining)
             }
             Err(error) => format!("what it has left cannot be seen: {error}"),
         };

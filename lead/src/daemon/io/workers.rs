@@ -112,7 +112,7 @@ impl Supervisor {
             Ok(identity) => {
                 let group = self.cgroups.enclose(&incarnation, child.id(), &member.terms.bounds);
                 let cgroup = group.as_ref().map(|group| group.record().clone());
-                self.orphans.enclosed(group.is_some());
+                self.orphans.note_cgroup(group.is_some());
                 self.groups.extend(group.map(|group| (incarnation, group)));
                 Ok(StartedWorker { identity, cgroup })
             }
@@ -158,7 +158,7 @@ impl Supervisor {
     /// Takes over the cgroup that an earlier daemon has put an incarnation into.
     pub(crate) fn recall(&mut self, incarnation: &Incarnation, member: &Member) {
         let group = self.cgroups.find(incarnation, member);
-        self.orphans.enclosed(group.is_some());
+        self.orphans.note_cgroup(group.is_some());
         self.groups.extend(group.map(|group| (incarnation.clone(), group)));
     }
 

@@ -163,7 +163,7 @@ fn the_json_result_has_one_entry_a_name() {
     let expected = json!({"results": [
         {"name": "alice", "request_id": "00000005", "outcome": "shutdown", "reason": null,
          "exit": {"code": 0, "signal": null, "at": 2.5, "request_id": "00000005", "unread": 0, "inbox": {"offset": 0, "tail": "cbf29ce484222325"},
-         "ending": null, "emptied": null, "left_behind": null}},
+         "ending": null, "emptied": null}},
         {"name": "bob", "request_id": "00000003", "outcome": "rejected", "reason": "still writing", "exit": null}]});
     assert_eq!(serde_json::from_str::<Value>(&stdout.text()).unwrap(), expected);
     daemon.join().unwrap();

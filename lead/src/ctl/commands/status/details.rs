@@ -58,21 +58,14 @@ fn bounds(member: &RosterMember) -> String {
     bounds.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
-/// Shows how the daemon knew that nothing of an incarnation was left, and what had to be killed for that.
+/// Shows how the daemon knew that nothing of an incarnation was left.
 fn left(exit: &Exit) -> String {
     let how = match exit.emptied {
-        Some(Emptied::Cgroup) => "its liveness lock is free, and its cgroup is empty",
-        Some(Emptied::Keepers) => "its liveness lock is free, and no orphan is left",
-        Some(Emptied::Lock) => "its liveness lock is free",
-        None => return String::new(),
+        Some(Emptied::Cgroup) => "nothing: its liveness lock is free, and its cgroup is empty",
+        Some(Emptied::Tree) => "nothing: its liveness lock is free, and no orphan is left",
+        None => "",
     };
-    let killed = match exit.left_behind {
-        None => String::new(),
-        Some(0) => "; nothing had to be killed".to_owned(),
-        Some(1) => "; 1 process had to be killed".to_owned(),
-        Some(many) => format!("; {many} processes had to be killed"),
-    };
-    format!("nothing: {how}{killed}")
+    how.to_owned()
 }
 
 /// Shows how the commands of a member are confined.

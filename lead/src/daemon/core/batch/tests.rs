@@ -172,7 +172,6 @@ fn how_it_ended() -> Ended {
         unread: 0,
         by_signal: false,
         emptied: None,
-        left_behind: None,
         unworkable: None,
     }
 }

@@ -113,7 +113,6 @@ impl View<'_> {
             ending: member.ending,
             // An incarnation that never ran leaves nothing.
             emptied: ended.emptied.filter(|_| member.process.is_some()),
-            left_behind: ended.left_behind.filter(|_| member.process.is_some()),
         };
         let event = if restart { Trigger::IncarnationEnded } else { Trigger::ConversationEnded };
         let expired = self.expired_by(&member.name, event);

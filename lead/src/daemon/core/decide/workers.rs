@@ -39,10 +39,9 @@ impl View<'_> {
                 let (inbox, unread) =
                     member.exit.as_ref().map_or((member.begins_at, 0), |exit| (exit.inbox, exit.unread));
                 let unread = if goes_on { unread } else { 0 };
-                let (by_signal, emptied, left_behind, unworkable) = (false, None, None, None);
+                let (by_signal, emptied, unworkable) = (false, None, None);
                 let (code, signal) = (None, None);
-                let ended =
-                    Ended { code, signal, inbox, unread, by_signal, emptied, left_behind, unworkable };
+                let ended = Ended { code, signal, inbox, unread, by_signal, emptied, unworkable };
                 self.never_ran(incarnation, &ended, why, ids)
             }
         }

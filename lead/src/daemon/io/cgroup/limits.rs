@@ -1,8 +1,8 @@
-//! The limits that hold for all processes of a teammate together, where the kernel's controllers for them can be handed on.
+//! The limits that hold for all processes of an incarnation together, where the daemon can delegate the kernel's controllers.
 //!
-//! A cgroup that hands a controller on may hold no process of its own (but the topmost one): so the daemon, which stands there,
-//! makes way, into a cgroup of its own, if it is alone. In a service it does not: the service manager could not start the
-//! next daemon there while workers live. Nothing here may fail a life: what is not held here, each process is held to.
+//! A cgroup that delegates a controller may hold no process of its own (but the topmost one). So the daemon moves into a cgroup
+//! of its own, if it is alone in its cgroup. In a service it does not: the service manager could not start the next daemon there
+//! while workers live. No error here fails a spawn: a limit that is not held here is held for each process.
 
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -12,68 +12,55 @@ use rustix::io::retry_on_intr;
 use teamd_shared::cgroup::{DAEMON, Place, Standing, path_in};
 use teamd_shared::member::Bounds;
 
-/// Memory beyond the limit, in bytes: for the worker itself and its keepers.
+/// Memory beyond the limit, in bytes: for the worker itself and its shims.
 const SPARE_MEMORY: u64 = 128 << 20;
-/// Threads and processes beyond the limit: the worker's, its keepers and their helpers.
+/// Threads and processes beyond the limit: the worker's, its shims and their helpers.
 const SPARE_PROCS: u32 = 64;
 
-/// What is written to hold a life to a limit.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Limit {
-    controller: &'static str,
-    /// File and value, in this order. What is not there where it says so, the kernel does not know.
-    files: Vec<(&'static str, String, Needed)>,
+/// Returns how many bytes of memory all processes together may have. (The kernel ends a process that takes too much alone:
+/// `memory.oom.group` is 0 in a new cgroup.)
+pub(super) fn memory(bounds: &Bounds) -> Option<u64> {
+    bounds.memory.map(|most| most.saturating_add(SPARE_MEMORY))
 }
 
-/// Whether a limit is held without a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Needed {
-    Yes,
-    IfThere,
+/// Returns how many threads and processes there may be.
+pub(super) fn procs(bounds: &Bounds) -> Option<u64> {
+    bounds.max_procs.map(|most| most.saturating_add(SPARE_PROCS).into())
 }
 
-/// Says what is to be written for a limit of memory: its sum without swap. (A process that takes too much is ended
-/// alone: `memory.oom.group` is 0 in a new cgroup.)
-pub(super) fn memory(bounds: &Bounds) -> Option<Limit> {
-    let most = bounds.memory?.saturating_add(SPARE_MEMORY).to_string();
-    let files = vec![("memory.swap.max", "0".to_owned(), Needed::IfThere), ("memory.max", most, Needed::Yes)];
-    Some(Limit { controller: "memory", files })
-}
-
-/// Says what is to be written for a limit of processes.
-pub(super) fn procs(bounds: &Bounds) -> Option<Limit> {
-    let most = bounds.max_procs?.saturating_add(SPARE_PROCS).to_string();
-    Some(Limit { controller: "pids", files: vec![("pids.max", most, Needed::Yes)] })
-}
-
-/// Holds a life, whose cgroup is made and empty, to its limits as a whole; tells which are held: memory, processes.
+/// Sets the limits of a new cgroup, and tells which of them hold: memory, processes.
 pub(super) fn hold(place: &Place, team: &Path, folder: &Path, bounds: &Bounds) -> (bool, bool) {
-    let held = |limit: Option<Limit>| {
-        let Some(limit) = limit else { return false };
-        let held = hand_on(place, team, limit.controller)
-            .and_then(|handed| if handed { limit.write(folder).map(|()| true) } else { Ok(false) });
-        held.unwrap_or_else(|error| {
-            tracing::info!("no cgroup holds the limit of {}: {error}", limit.controller);
+    let set = |controller: &str, file: &str, most: u64| {
+        let set = delegate(place, team, controller).and_then(|is_delegated| {
+            if is_delegated {
+                write(&folder.join(file), &most.to_string())?;
+            }
+            Ok(is_delegated)
+        });
+        set.unwrap_or_else(|error| {
+            tracing::info!("no cgroup holds the limit of {controller}: {error}");
             false
         })
     };
-    (held(memory(bounds)), held(procs(bounds)))
+    let memory = memory(bounds).is_some_and(|most| set("memory", "memory.max", most) && no_swap(folder));
+    (memory, procs(bounds).is_some_and(|most| set("pids", "pids.max", most)))
 }
 
-impl Limit {
-    fn write(&self, folder: &Path) -> io::Result<()> {
-        for (file, value, needed) in &self.files {
-            match write(&folder.join(file), value) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound && *needed == Needed::IfThere => {}
-                other => other?,
-            }
+/// Lets a cgroup use no swap, so that the limit of its memory is the limit of the sum. Tells whether that holds.
+fn no_swap(folder: &Path) -> bool {
+    match write(&folder.join("memory.swap.max"), "0") {
+        Ok(()) => true,
+        // The kernel does not account for swap.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => true,
+        Err(error) => {
+            tracing::info!("no cgroup holds the limit of memory: {error}");
+            false
         }
-        Ok(())
     }
 }
 
-/// Hands a controller on to the lives of the team; false if it is not this daemon's to give.
-fn hand_on(place: &Place, team: &Path, controller: &str) -> io::Result<bool> {
+/// Delegates a controller to the cgroups of incarnations. Returns false if the daemon may not.
+fn delegate(place: &Place, team: &Path, controller: &str) -> io::Result<bool> {
     let control = |folder: &Path| folder.join("cgroup.subtree_control");
     if lists(&fs::read_to_string(control(team))?, controller) {
         return Ok(true);
@@ -104,7 +91,7 @@ fn is_busy(error: &io::Error) -> bool {
     error.raw_os_error() == Some(rustix::io::Errno::BUSY.raw_os_error())
 }
 
-/// Has this process go into a cgroup of its own, if it is alone where it stands.
+/// Moves this process into a cgroup of its own, if it is alone in its cgroup.
 fn make_way(place: &Place, team: &Path) -> io::Result<bool> {
     let own = std::process::id().to_string();
     if !fs::read_to_string(place.folder.join("cgroup.procs"))?.lines().eq([own.as_str()]) {
@@ -119,7 +106,7 @@ fn make_way(place: &Place, team: &Path) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Has this process go back to where it stood, if it had made way: so that the cgroup of the team can be removed.
+/// Moves this process back to its first cgroup, if it had made way, so that the cgroup of the team can be removed.
 pub(super) fn come_back(place: &Place, team: &Path) -> io::Result<()> {
     let stands = fs::read_to_string("/proc/self/cgroup")?;
     let away = team.file_name().map(|name| Path::new(name).join(DAEMON));
@@ -129,7 +116,7 @@ pub(super) fn come_back(place: &Place, team: &Path) -> io::Result<()> {
     }
     for folder in [team, &place.folder] {
         for controller in ["memory", "pids"] {
-            // One that is not handed on is refused, and need not be taken back.
+            // The kernel refuses this for a controller that is not delegated.
             if let Err(error) = write(&folder.join("cgroup.subtree_control"), &format!("-{controller}")) {
                 tracing::debug!("{controller} stays with what is below {}: {error}", folder.display());
             }
@@ -138,8 +125,8 @@ pub(super) fn come_back(place: &Place, team: &Path) -> io::Result<()> {
     write(&place.folder.join("cgroup.procs"), &std::process::id().to_string())
 }
 
-/// Writes to a file of a cgroup, in one write: each is an order to the kernel, and the rest of one would be another (half a
-/// pid is somebody's). No file is made.
+/// Writes to a file of a cgroup, in one write: each write is an order to the kernel, and the rest of one would be another
+/// order (half a pid is the pid of another process). No file is made.
 ///
 /// # Errors
 /// The system's error, or that the kernel took only a part.

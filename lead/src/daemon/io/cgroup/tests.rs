@@ -25,23 +25,23 @@ fn bounds() -> Bounds {
     Bounds { memory: Some(1 << 30), max_procs: Some(100), ..Bounds::default() }
 }
 
-/// A directory that plays a cgroup, with that of a team and of a life in it.
+/// A directory that plays a cgroup, with that of a team and of an incarnation in it.
 struct Plain {
     _scratch: tempfile::TempDir,
     place: Place,
     team: PathBuf,
-    life: PathBuf,
+    incarnation: PathBuf,
 }
 
 impl Plain {
     fn new(path: &str, standing: Standing) -> Self {
         let scratch = tempfile::tempdir().unwrap();
         let folder = scratch.path().to_owned();
-        let (team, life) = (folder.join("teamd-1"), folder.join("teamd-1/alice.1"));
-        fs::create_dir_all(&life).unwrap();
+        let (team, incarnation) = (folder.join("teamd-1"), folder.join("teamd-1/alice.1"));
+        fs::create_dir_all(&incarnation).unwrap();
         let controllers = "cpu memory pids".to_owned();
         let place = Place { path: path.to_owned(), folder, standing, controllers };
-        let plain = Self { _scratch: scratch, place, team, life };
+        let plain = Self { _scratch: scratch, place, team, incarnation };
         for file in ["cgroup.subtree_control", "teamd-1/cgroup.subtree_control"] {
             plain.file(file);
         }
@@ -52,9 +52,9 @@ impl Plain {
         drop(fs::File::create(self.place.folder.join(path)).unwrap());
     }
 
-    /// Makes a file of the life.
+    /// Makes a file of the incarnation.
     fn put(&self, path: &Path, text: &str) {
-        let path = self.life.join(path);
+        let path = self.incarnation.join(path);
         drop(fs::File::create(&path).unwrap());
         limits::write(&path, text).unwrap();
     }
@@ -64,12 +64,12 @@ impl Plain {
     }
 
     fn hold(&self, bounds: &Bounds) -> (bool, bool) {
-        hold(&self.place, &self.team, &self.life, bounds)
+        hold(&self.place, &self.team, &self.incarnation, bounds)
     }
 }
 
 #[test]
-fn a_limit_holds_for_the_sum_with_room_for_worker_and_keepers() {
+fn a_limit_holds_for_the_sum_with_room_for_worker_and_shims() {
     let plain = Plain::new("/run-1.scope", Standing::Delegated);
     for file in ["memory.max", "memory.swap.max", "pids.max"] {
         plain.file(&format!("teamd-1/alice.1/{file}"));
@@ -91,7 +91,7 @@ fn without_swap_accounting_memory_is_held_all_the_same() {
 }
 
 #[test]
-fn nothing_is_handed_on_that_nobody_has_delegated_nor_in_a_service_nor_without_need() {
+fn only_a_delegated_controller_is_handed_on_and_not_in_a_service_nor_without_need() {
     for (path, standing) in [("/x.scope", Standing::Writable), ("/teamd.service", Standing::Delegated)] {
         let plain = Plain::new(path, standing);
         assert_eq!(plain.hold(&bounds()), (false, false), "{path}");
@@ -120,7 +120,7 @@ fn no_limit_overflows() {
     assert_eq!((memory(&Bounds::default()), procs(&Bounds::default())), (None, None));
 }
 
-/// A team that may make cgroups, and removes them when it is dropped; none, and a note, where nobody may.
+/// A team that may make cgroups, and removes them when it is dropped; none, and a note, where it may not.
 struct Real {
     _scratch: tempfile::TempDir,
     dir: Arc<TeamDir>,
@@ -133,14 +133,14 @@ impl Real {
         let dir = Arc::new(TeamDir::create(&scratch.path().join(".team")).unwrap());
         let cgroups = Cgroups::open(&dir, Use::Auto);
         if cgroups.place.is_none() {
-            // Not by a macro, whose output nobody sees of a test that passes.
+            // Not by a macro, whose output is not shown of a test that passes.
             writeln!(io::stderr(), "note: no cgroup can be made here: not tried").unwrap();
             return None;
         }
         Some(Self { _scratch: scratch, dir, cgroups })
     }
 
-    /// Runs a script that begins when it is in the cgroup of a life.
+    /// Runs a script that begins when it is in the cgroup of an incarnation.
     fn enclosed(&self, life: &Incarnation, script: &str) -> (Child, Group) {
         let mut child = bash(&format!("read; {script}")).stdin(Stdio::piped()).spawn().unwrap();
         let group = self.cgroups.enclose(life, child.id(), &Bounds::default()).unwrap();
@@ -152,8 +152,8 @@ impl Real {
 impl Drop for Real {
     fn drop(&mut self) {
         let (_, team) = self.cgroups.team().unwrap();
-        for life in cgroup::below(&team) {
-            drop(limits::write(&life.join("cgroup.kill"), "1"));
+        for folder in cgroup::below(&team) {
+            drop(limits::write(&folder.join("cgroup.kill"), "1"));
         }
         let began = std::time::Instant::now();
         while cgroup::remove(&team).is_err() && began.elapsed() < Duration::from_secs(20) {
@@ -176,11 +176,16 @@ fn bash(script: &str) -> Command {
 
 fn sleeping(folder: &Path) -> usize {
     let comm = |pid: &u32| fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-    group::running(folder).unwrap().iter().filter(|pid| comm(pid) == "sleep\n").count()
+    listed(folder).iter().filter(|pid| comm(pid) == "sleep\n").count()
+}
+
+fn listed(folder: &Path) -> Vec<u32> {
+    let listed = fs::read_to_string(folder.join("cgroup.procs")).unwrap();
+    listed.lines().map(|pid| pid.parse().unwrap()).collect()
 }
 
 #[test]
-fn what_has_left_parent_and_session_is_killed_and_counted_and_the_kernel_says_that_nobody_is_left() {
+fn a_process_that_has_left_parent_and_session_is_killed() {
     let Some(real) = Real::new() else { return };
     let script = "setsid --fork sleep 600; (setsid sleep 600 &); exec sleep 600";
     let (mut child, group) = real.enclosed(&alice(1), script);
@@ -189,17 +194,15 @@ fn what_has_left_parent_and_session_is_killed_and_counted_and_the_kernel_says_th
     while sleeping(&folder) < 3 && began.elapsed() < Duration::from_secs(60) {
         std::thread::yield_now();
     }
-    let mut killed = Killed::default();
-    // That it stays a zombie until somebody reaps it is no matter: nobody is in the cgroup.
-    let emptied = block_on(group.empty(&alice(1), &mut killed));
+    // A zombie is not in the cgroup any more.
+    let emptiness = block_on(group.empty(&alice(1)));
     child.wait().unwrap();
-    assert!(emptied);
-    assert_eq!(killed.count(), Some(3));
+    assert_eq!(emptiness, Emptiness::Empty);
     assert!(!folder.exists());
 }
 
 #[test]
-fn a_keeper_that_does_not_end_is_killed_with_all_of_the_life() {
+fn a_shim_that_does_not_end_is_killed_with_the_whole_incarnation() {
     let Some(real) = Real::new() else { return };
     let transcript = TeamPath::transcript(&alice(1).name);
     teamd_shared::fs::replace(&real.dir, &transcript, b"").unwrap();
@@ -212,17 +215,16 @@ fn a_keeper_that_does_not_end_is_killed_with_all_of_the_life() {
     let ended =
         block_on(wait_until_empty(Arc::clone(&real.dir), alice(1), Beginning::default(), (how, Some(group))));
     child.wait().unwrap();
-    let Event::Ended { ended: Ended { emptied, left_behind, .. }, .. } = ended else { panic!("{ended:?}") };
-    // How many it had killed before, it has told nobody.
-    assert_eq!((emptied, left_behind), (Some(Emptied::Cgroup), None));
+    let Event::Ended { ended: Ended { emptied, .. }, .. } = ended else { panic!("{ended:?}") };
+    assert_eq!(emptied, Some(Emptied::Cgroup));
 }
 
 #[test]
-fn a_cgroup_that_is_gone_or_cannot_be_asked_proves_nothing() {
+fn a_cgroup_that_is_gone_proves_nothing() {
     let Some(real) = Real::new() else { return };
     let record = Cgroup { path: "/sys/fs/cgroup/there/is/none".to_owned(), ..Cgroup::default() };
     let group = Group::new(record, None);
-    assert!(!block_on(group.empty(&alice(1), &mut Killed::default())));
+    assert_eq!(block_on(group.empty(&alice(1))), Emptiness::Gone);
     let ended = block_on(wait_until_empty(
         Arc::clone(&real.dir),
         alice(1),
@@ -230,51 +232,40 @@ fn a_cgroup_that_is_gone_or_cannot_be_asked_proves_nothing() {
         (How { ours: true, ..How::default() }, Some(group)),
     ));
     let Event::Ended { ended, .. } = ended else { panic!("{ended:?}") };
-    assert_eq!(ended.emptied, Some(Emptied::Keepers));
+    assert_eq!(ended.emptied, Some(Emptied::Tree));
 }
 
 #[test]
-fn where_the_kill_of_all_is_refused_each_is_killed_and_waited_for_also_in_cgroups_below() {
+fn where_the_kill_is_refused_the_daemon_waits_until_the_processes_have_ended_by_themselves() {
     // Nothing in it is called cgroup.kill: that cannot be written.
     let plain = Plain::new("/x.scope", Standing::Writable);
-    let life = plain.life.clone();
-    fs::create_dir(life.join("below")).unwrap();
-    let mut children = ["", "below"].map(|folder| {
-        let child = bash("exec sleep 600").spawn().unwrap();
-        plain.put(&Path::new(folder).join("cgroup.procs"), &format!("{}\n", child.id()));
-        child
-    });
+    let path = plain.incarnation.clone();
     plain.put(Path::new("cgroup.events"), "populated 1\n");
-    let group = Group::new(
-        Cgroup { path: life.to_str().unwrap().to_owned(), ..Cgroup::default() },
-        Some(plain.team.clone()),
-    );
+    let record = Cgroup { path: path.to_str().unwrap().to_owned(), ..Cgroup::default() };
+    let group = Group::new(record, Some(plain.team.clone()));
     let kernel = std::thread::spawn(move || {
-        children.iter_mut().for_each(|child| assert!(!child.wait().unwrap().success()));
-        limits::write(&life.join("cgroup.events"), "populated 0\n").unwrap();
+        limits::write(&path.join("cgroup.events"), "populated 0\n").unwrap();
     });
-    let mut killed = Killed::default();
-    assert!(block_on(group.empty(&alice(1), &mut killed)));
+    assert_eq!(block_on(group.empty(&alice(1))), Emptiness::Empty);
     kernel.join().unwrap();
-    assert_eq!(killed.count(), Some(2));
 }
 
 #[test]
-fn the_cgroup_of_the_team_of_an_earlier_daemon_goes_with_its_last_life_also_where_that_had_made_way() {
+fn the_cgroup_that_an_earlier_daemon_had_made_for_the_team_goes_with_the_last_in_it() {
     let Some(real) = Real::new() else { return };
     let (mut child, group) = real.enclosed(&alice(1), "exec sleep 600");
     let (_, team) = real.cgroups.team().unwrap();
     fs::create_dir(team.join(cgroup::DAEMON)).unwrap();
     fs::create_dir(team.join("bob.1")).unwrap();
     // A daemon that makes its own elsewhere.
-    let later = |record: &Cgroup| Group::new(record.clone(), Some(PathBuf::from("/elsewhere")));
-    assert!(block_on(later(group.record()).empty(&alice(1), &mut Killed::default())));
+    let found = |record: &Cgroup| Group::new(record.clone(), Some(PathBuf::from("/elsewhere")));
+    assert_eq!(block_on(found(group.record()).empty(&alice(1))), Emptiness::Empty);
     child.wait().unwrap();
     let bob = team.join("bob.1");
-    assert!(bob.exists(), "it is another life's");
+    assert!(bob.exists(), "it is another incarnation's");
     fs::create_dir_all(team.join(cgroup::DAEMON)).unwrap();
     let bob = Cgroup { path: bob.to_str().unwrap().to_owned(), ..Cgroup::default() };
-    assert!(block_on(later(&bob).empty(&alice(1), &mut Killed::default())));
+    assert_eq!(block_on(found(&bob).empty(&alice(1))), Emptiness::Empty);
     assert!(!team.exists());
 }
 
@@ -292,7 +283,7 @@ fn recorded(life: &Incarnation, path: &str, process: Identity) -> Member {
 }
 
 #[test]
-fn only_the_cgroup_of_this_team_and_life_is_taken_for_its_own() {
+fn only_the_cgroup_of_this_team_and_incarnation_is_found() {
     let Some(real) = Real::new() else { return };
     let (mut child, group) = real.enclosed(&alice(1), "exec sleep 600");
     let (path, process) = (group.record().path.clone(), Identity::of(child.id()).unwrap());
@@ -300,11 +291,9 @@ fn only_the_cgroup_of_this_team_and_life_is_taken_for_its_own() {
         real.cgroups.find(life, &recorded(life, path, process.clone())).is_some()
     };
     assert!(finds(&alice(1), &path, &process));
-    assert!(!finds(&alice(2), &path, &process), "another life");
+    assert!(!finds(&alice(2), &path, &process), "another incarnation");
     assert!(!finds(&alice(1), &path.replace("teamd-", "teamd-0"), &process), "another team");
     assert!(!finds(&alice(1), &path.replacen('/', "", 1), &process), "not absolute");
-    let other_boot = Identity { boot_id: "another".to_owned(), ..process.clone() };
-    assert!(!finds(&alice(1), &path, &other_boot));
     let here = Identity::of_self().unwrap();
     assert!(!finds(&alice(1), &path, &here), "its worker was taken elsewhere");
     // A copy of the team directory names the same, and is another team.
@@ -321,13 +310,13 @@ fn only_the_cgroup_of_this_team_and_life_is_taken_for_its_own() {
 }
 
 #[test]
-fn a_life_of_an_earlier_journal_is_left_alone_and_what_is_empty_is_taken() {
+fn a_populated_cgroup_of_an_earlier_journal_is_left_alone_and_an_empty_one_is_replaced() {
     let Some(real) = Real::new() else { return };
     let (mut first, group) = real.enclosed(&alice(1), "exec sleep 600");
     let mut second = bash("exec sleep 600").spawn().unwrap();
     assert!(real.cgroups.enclose(&alice(1), second.id(), &Bounds::default()).is_none());
     let folder = PathBuf::from(&group.record().path);
-    assert_eq!(group::running(&folder).unwrap(), [first.id()]);
+    assert_eq!(listed(&folder), [first.id()]);
     first.kill().unwrap();
     first.wait().unwrap();
     assert!(real.cgroups.enclose(&alice(1), second.id(), &Bounds::default()).is_some());

@@ -270,8 +270,7 @@ pub(super) fn ended() -> Ended {
         signal: Some(9),
         inbox: Position { offset: 70, tail: 1 },
         unread: 2,
-        emptied: Some(Emptied::Keepers),
-        left_behind: Some(3),
+        emptied: Some(Emptied::Tree),
         unworkable: None,
     }
 }

@@ -69,8 +69,7 @@ impl World {
                     inbox,
                     unread,
                     by_signal,
-                    emptied: Some(Emptied::Lock),
-                    left_behind: None,
+                    emptied: Some(Emptied::Tree),
                     unworkable: None,
                 };
                 Some(Event::Ended { incarnation, ended })

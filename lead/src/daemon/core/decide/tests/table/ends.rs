@@ -284,11 +284,11 @@ fn an_end_says_how_it_is_known_that_nothing_is_left() {
     let alice = harness.runs("alice");
     harness.ends(&alice);
     let exit = harness.member("alice").exit.clone().unwrap();
-    assert_eq!((exit.emptied, exit.left_behind), (Some(Emptied::Keepers), Some(3)));
+    assert_eq!(exit.emptied, Some(Emptied::Tree));
     // The next incarnation was decided, and had no process yet: nothing of it could be left.
     harness.ends(&incarnation("alice", 2));
     let exit = harness.member("alice").exit.clone().unwrap();
-    assert_eq!((exit.emptied, exit.left_behind), (None, None));
+    assert_eq!(exit.emptied, None);
 }
 
 #[test]

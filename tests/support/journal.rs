@@ -39,7 +39,6 @@ impl Team {
                 write(Record::snapshot(fold.snapshot().unwrap()), &mut fold);
             }
         }
-        drop(write);
         journal.flush().unwrap();
     }
 }

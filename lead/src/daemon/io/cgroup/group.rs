@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use teamd_shared::cgroup::{DAEMON, is_populated, populated, remove};
@@ -17,7 +17,7 @@ use crate::daemon::core::event::Incarnation;
 const LOOK: Duration = Duration::from_millis(500);
 /// The pause after a file of the cgroup could not be read.
 const PAUSE: Duration = Duration::from_millis(20);
-/// How long the daemon waits for a cgroup to become empty.
+/// How long the daemon tries to read a cgroup that cannot be read.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The cgroup of one incarnation.
@@ -35,7 +35,7 @@ pub(crate) enum Emptiness {
     Empty,
     /// There is no such cgroup any more: it tells nothing.
     Gone,
-    /// It was not seen to become empty in time.
+    /// It could not be read.
     Unknown,
 }
 
@@ -62,30 +62,28 @@ impl Group {
         write(&self.folder().join("cgroup.kill"), "1")
     }
 
-    /// Kills what is in it, waits until the kernel says that it is empty, and removes it.
-    pub(crate) async fn empty(&self, life: &Incarnation) -> Emptiness {
-        let emptiness = tokio::time::timeout(TIMEOUT, self.kill_until_empty()).await;
-        let emptiness = emptiness.unwrap_or(Emptiness::Unknown);
-        match emptiness {
-            Emptiness::Empty => self.remove(),
-            Emptiness::Gone => tracing::info!("the cgroup {} of {} is gone", self.record.path, life.name),
-            Emptiness::Unknown => {
-                let path = &self.record.path;
-                tracing::error!("{} has ended, but its cgroup {path} does not become empty", life.name);
-            }
-        }
-        emptiness
-    }
-
-    async fn kill_until_empty(&self) -> Emptiness {
+    /// Kills what is in it, waits until the kernel says that it is empty, and removes it. As long as the kernel says that a
+    /// process is in it, the incarnation is not over, whatever refuses the kill.
+    pub(crate) async fn empty(&self, incarnation: &Incarnation) -> Emptiness {
+        let path = &self.record.path;
+        let mut unreadable: Option<Instant> = None;
         loop {
             match self.kill_once().await {
-                Ok(true) => return Emptiness::Empty,
-                Ok(false) => {}
-                Err(error) if is_gone(&error) => return Emptiness::Gone,
+                Ok(true) => {
+                    self.remove();
+                    return Emptiness::Empty;
+                }
+                Ok(false) => unreadable = None,
+                Err(error) if is_gone(&error) => {
+                    tracing::info!("the cgroup {path} of {} is gone", incarnation.name);
+                    return Emptiness::Gone;
+                }
                 // No descriptor may be left just now.
                 Err(error) => {
-                    tracing::debug!("cannot see whether {} is empty: {error}", self.record.path);
+                    if unreadable.get_or_insert_with(Instant::now).elapsed() > TIMEOUT {
+                        tracing::error!("cannot see whether the cgroup {path} is empty: {error}");
+                        return Emptiness::Unknown;
+                    }
                     tokio::time::sleep(PAUSE).await;
                 }
             }

@@ -1,5 +1,5 @@
 //! The worker's own inbox: what has arrived and is not taken in. What a message is to its reader says
-//! [`Message::concern`].
+//! [`Message::relevance`].
 //!
 //! Fetched lines wait here, in order, until the session takes them into the transcript: the cursor moves then
 //! and not before. This module decides nothing, and writes nothing but the quarantine of its inbox.

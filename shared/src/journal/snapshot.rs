@@ -28,17 +28,17 @@ use crate::request::Request;
 use crate::team_dir::{DirError, TeamDir, TeamPath};
 
 /// How many lines stand between two snapshots at least, in a daemon.
-pub const SNAPSHOT_LINES: u64 = 1_000;
+pub const SNAPSHOT_LINES: u64 = 500;
 
 /// How many lines stand between two snapshots for each record that a snapshot holds, at least: so that the
 /// snapshots stay a small part of the file.
 const LINES_PER_RECORD: u64 = 4;
 
 /// How many of the requests that ended last a snapshot holds.
-const ENDED_REQUESTS: usize = 256;
+const ENDED_REQUESTS: usize = 64;
 
 /// How much of the end of a journal is read at first, in bytes.
-const FIRST_LOOK: u64 = 1 << 20;
+const FIRST_LOOK: u64 = 256 << 10;
 
 /// How far from its start a line says what kind of record it is, in bytes.
 const HEAD: usize = 512;

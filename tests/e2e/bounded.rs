@@ -1,7 +1,6 @@
 //! What grows is bounded: logs begin anew, and a start or a verdict does not read a long journal whole.
 
 use std::fs::OpenOptions;
-use std::time::{Duration, Instant};
 
 use serde_json::json;
 use teamd_shared::logging::MAX_SIZE;
@@ -62,22 +61,7 @@ fn a_start_behind_a_snapshot_knows_verdicts_and_leaves_damage_to_doctor() {
     let journal = team.file("journal.jsonl");
     team.put("journal.jsonl", &journal.replacen("\"record\":\"request\"", "\"record\":\"riddle\"", 1));
     team.teamd(["start"]).ok();
+    assert!(team.teamctl(["requests"]).exits(1).stderr.contains("cannot be read"));
     assert!(team.teamctl(["doctor"]).exits(1).stdout.contains("journal.jsonl"));
     team.teamctl(["lint", team.path("journal.jsonl").to_str().unwrap()]).exits(1);
-}
-
-#[test]
-fn a_long_journal_slows_neither_a_start_nor_a_verdict() {
-    let time = |act: &dyn Fn()| {
-        let begin = Instant::now();
-        act();
-        begin.elapsed()
-    };
-    let team = Team::started();
-    team.teamd(["stop"]).ok();
-    team.write_long_journal(50_000);
-    let start = time(&|| drop(team.teamd(["start"]).ok()));
-    let verdict = time(&|| drop(team.teamctl(["approve", "0000c34e"]).ok()));
-    // To fold a hundred thousand lines takes many seconds in a debug build.
-    assert!(start.max(verdict) < Duration::from_secs(2), "{start:?}, {verdict:?}");
 }

@@ -79,7 +79,7 @@ impl<'t> Session<'t> {
     /// Replaces what differs between two runs: each text by its name.
     fn snapshot(self, name: &str, varies: &[(&str, &str)]) {
         let root = self.team.root().display().to_string();
-        let mut text = self.text.replace(&root, "/work");
+        let mut text = self.text.replace(&root, "[workspace]");
         for (from, to) in varies {
             text = text.replace(from, to);
         }

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use teamd_shared::id::RequestId;
-use teamd_shared::journal::{Daemon, Line, MemberEvent, Record, Team, TeamEvent};
+use teamd_shared::journal::{Daemon, MemberEvent, Record, Team, TeamEvent};
 use teamd_shared::name::Name;
 use teamd_shared::process::Identity;
 use teamd_shared::request::{Request, Status as Answer};
 use teamd_shared::team_dir::TeamDir;
 
 use crate::error::CommandError;
-use crate::journal_reader::{Since, load, read};
+use crate::journal_reader::{Since, load};
 
 /// How many names are listed before only the number of the others is.
 const LISTED: usize = 8;
@@ -126,25 +126,15 @@ impl std::fmt::Display for TakenOver {
 /// # Errors
 /// As [`fold`].
 pub(crate) fn all_requests(dir: &TeamDir) -> Result<BTreeMap<RequestId, Request>, CommandError> {
-    // A snapshot leaves old requests out; each has lines of its own, though. Other lines need not be understood.
-    let journal = read(dir)?.unwrap_or_default();
-    let lines = journal.split(|&byte| byte == b'\n').filter(|line| is_of_request(line));
-    let mut requests: BTreeMap<RequestId, Request> = lines
-        .filter_map(|line| serde_json::from_slice::<Line>(line).ok())
-        .filter_map(|line| match line.record {
-            Record::Request(record) => Some((record.request.request_id.clone(), record.request)),
-            _ => None,
-        })
-        .collect();
-    requests.extend(fold(dir)?.requests);
+    // A snapshot leaves old requests out; each has lines of its own, though.
+    let mut requests = BTreeMap::new();
+    let team = load(dir, Since::Start, |_, line| {
+        if let Record::Request(record) = &line.record {
+            requests.insert(record.request.request_id.clone(), record.request.clone());
+        }
+    })?;
+    requests.extend(team.requests);
     Ok(requests)
-}
-
-/// Tells whether a line is of a request, as far as its first bytes show.
-fn is_of_request(line: &[u8]) -> bool {
-    const MARK: &[u8] = br#""record":"request""#;
-    const HEAD: usize = 512;
-    line[..line.len().min(HEAD)].windows(MARK.len()).any(|window| window == MARK)
 }
 
 #[cfg(test)]

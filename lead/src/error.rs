@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use teamd_shared::config::ConfigError;
 use teamd_shared::control::Refusal;
 use teamd_shared::inbox::{AppendError, ReadError};
+use teamd_shared::journal::reader::JournalError;
 use teamd_shared::settings::SettingError;
 use teamd_shared::team_dir::DirError;
 use teamd_shared::team_file::TeamFileError;
@@ -89,6 +90,15 @@ impl CommandError {
             error["candidates"] = json!(self.candidates);
         }
         error
+    }
+}
+
+impl From<JournalError> for CommandError {
+    fn from(error: JournalError) -> Self {
+        match error {
+            JournalError::Dir(error) => error.into(),
+            other => Self::new(ExitCode::Failed, other.to_string()).hint(other.next_step()),
+        }
     }
 }
 

@@ -9,7 +9,6 @@ mod ctl;
 mod daemon;
 mod error;
 mod exit_code;
-mod journal_reader;
 mod programs;
 mod registered;
 mod teamd;

@@ -10,6 +10,7 @@
 //! that select by record; it changes nothing, and is written at the next start if a kill cut it off.
 
 mod fold;
+pub mod reader;
 mod snapshot;
 mod tells;
 

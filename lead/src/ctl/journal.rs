@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use teamd_shared::id::RequestId;
+use teamd_shared::journal::reader::{Since, load};
 use teamd_shared::journal::{Daemon, MemberEvent, Record, Team, TeamEvent};
 use teamd_shared::name::Name;
 use teamd_shared::process::Identity;
@@ -10,7 +11,6 @@ use teamd_shared::request::{Request, Status as Answer};
 use teamd_shared::team_dir::TeamDir;
 
 use crate::error::CommandError;
-use crate::journal_reader::{Since, load};
 
 /// How many names are listed before only the number of the others is.
 const LISTED: usize = 8;

@@ -5,7 +5,8 @@ use std::fs::TryLockError;
 use rustix::fs::OFlags;
 use teamd_shared::config::Roster;
 use teamd_shared::id::RequestId;
-use teamd_shared::journal::{Tail, Team, read_lines};
+use teamd_shared::journal::Team;
+use teamd_shared::journal::reader::{Since, load};
 use teamd_shared::name::Name;
 use teamd_shared::request::Request;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
@@ -30,15 +31,7 @@ pub(super) fn roster(dir: &TeamDir) -> Result<Roster, String> {
 
 /// Folds the journal from its last snapshot on.
 pub(super) fn state(dir: &TeamDir) -> Result<Team, String> {
-    let unread = |why: String| format!("cannot read the journal: {why}");
-    let tail = Tail::read(dir).map_err(|error| unread(error.to_string()))?;
-    let bad = |number: usize, why: String| unread(format!("line {}: {why}", tail.lines_before(dir) + number));
-    let mut team = Team::default();
-    for line in read_lines(&tail.bytes) {
-        let (number, line) = line.map_err(|it| bad(it.number, it.why))?;
-        team.apply(&line).map_err(|error| bad(number, error.to_string()))?;
-    }
-    Ok(team)
+    load(dir, Since::Snapshot, |_, _| {}).map_err(|error| format!("cannot read the journal: {error}"))
 }
 
 /// Returns a request.

@@ -5,13 +5,13 @@ use std::os::unix::fs::MetadataExt;
 
 use rustix::fs::OFlags;
 use teamd_shared::fs::{AppendLog, AppendLogError, replace_synced};
+use teamd_shared::journal::reader::{self, JournalError, Since, load};
 use teamd_shared::journal::{Line, Record, Team, TeamEvent, read_lines};
 use teamd_shared::message::to_json_line;
 use teamd_shared::team_dir::{DirError, TeamDir, TeamPath};
 
 use crate::error::CommandError;
 use crate::exit_code::ExitCode;
-use crate::journal_reader::{self, JournalError, Since, load};
 
 /// The journal, open for its only writer.
 #[derive(Debug)]
@@ -153,5 +153,5 @@ pub(crate) fn read(dir: &TeamDir) -> Result<Team, JournalError> {
 /// # Errors
 /// [`JournalError`] for the first line that cannot be read, or does not continue the lines before.
 pub(crate) fn fold(bytes: &[u8]) -> Result<Team, JournalError> {
-    journal_reader::fold(bytes, |_, _| {})
+    reader::fold(bytes, |_, _| {})
 }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use teamd_shared::config::{ConfigError, Roster, RosterMember, TeamSandbox, VERSION};
 use teamd_shared::fs::{replace, replace_synced};
+use teamd_shared::journal::reader::version_of;
 use teamd_shared::journal::{MemberState, Team};
 use teamd_shared::member::{Doing, MemberStatus};
 use teamd_shared::name::Name;
@@ -16,7 +17,6 @@ use crate::daemon::confinement::Confinement;
 use crate::daemon::core::event::{Incarnation, Now};
 use crate::daemon::core::live::Live;
 use crate::daemon::core::waiters::status;
-use crate::journal_reader::version_of;
 
 /// How long a change that no command waits for (idle, working) may wait to be written together with others.
 const LAZY: Duration = Duration::from_millis(20);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use teamd_shared::config::{ConfigError, Roster};
 use teamd_shared::inbox::owner_of;
 use teamd_shared::journal::Team;
+use teamd_shared::journal::reader::{self, JournalError};
 use teamd_shared::locks::{self, Held};
 use teamd_shared::member::Member;
 use teamd_shared::name::Name;
@@ -14,7 +15,6 @@ use teamd_shared::team_dir::{DirError, FOLDERS, FileKind, Found, TeamDir, TeamPa
 
 use super::processes::{self, ProcessEntry};
 use crate::client::is_locked;
-use crate::journal_reader::{self, JournalError};
 
 /// What was seen.
 pub(super) struct Seen {
@@ -123,14 +123,14 @@ impl Seen {
 
 impl JournalView {
     fn look(dir: &TeamDir, shown: Option<u64>) -> Result<Self, JournalError> {
-        let bytes = journal_reader::read(dir)?;
+        let bytes = reader::read(dir)?;
         let (exists, bytes) = (bytes.is_some(), bytes.unwrap_or_default());
         let mut at_roster = None;
-        let team = journal_reader::fold(&bytes, |team, line| {
+        let team = reader::fold(&bytes, |team, line| {
             if Some(line.seq) == shown {
                 at_roster = Some(team.clone());
             }
         })?;
-        Ok(Self { exists, team, at_roster, torn: journal_reader::torn(&bytes) })
+        Ok(Self { exists, team, at_roster, torn: reader::torn(&bytes) })
     }
 }

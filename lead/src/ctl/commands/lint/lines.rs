@@ -1,11 +1,11 @@
 //! Files of records, one a line: the lines, the places in them, and the journal.
 
+use teamd_shared::journal::reader::{self, JournalError};
 use teamd_shared::journal::{Team, read_lines};
 
 use super::decisions::illegal;
 use super::misread::misread;
 use super::{LintLevel, Remark, without_place};
-use crate::journal_reader::{self, JournalError};
 
 /// Reads a journal as a start does.
 pub(super) fn journal(bytes: &[u8]) -> Vec<Remark> {
@@ -16,7 +16,7 @@ pub(super) fn journal(bytes: &[u8]) -> Vec<Remark> {
     for line in read_lines(bytes) {
         match line {
             Err(bad) => {
-                remarks.push(match journal_reader::unreadable(&bad) {
+                remarks.push(match reader::unreadable(&bad) {
                     JournalError::Fold { why, .. } => {
                         Remark::error((bad.number, 1), why.to_string(), REFUSED)
                     }

@@ -1,18 +1,15 @@
-//! Reads the journal: a start of the daemon, the commands and `doctor` share this reader, so that they agree on what a
-//! start accepts. It changes nothing.
+//! Reads the journal: a start of the daemon, the commands, `doctor` and the lead agent share this reader, so that they agree on
+//! what a start accepts. It changes nothing.
 
 use std::io;
 
+use super::{FoldError, Line, Tail, Team, Unreadable, VERSION, read_lines};
+use crate::team_dir::{DirError, TeamDir, TeamPath};
 use serde::Deserialize;
-use teamd_shared::journal::{FoldError, Line, Tail, Team, Unreadable, VERSION, read_lines};
-use teamd_shared::team_dir::{DirError, TeamDir, TeamPath};
-
-use crate::error::CommandError;
-use crate::exit_code::ExitCode;
 
 /// Why the journal cannot be used. It is then left as it is.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum JournalError {
+pub enum JournalError {
     /// The file cannot be opened.
     #[error(transparent)]
     Dir(#[from] DirError),
@@ -21,10 +18,20 @@ pub(crate) enum JournalError {
     Io(#[from] io::Error),
     /// A line is no line of a journal.
     #[error("line {number} of journal.jsonl cannot be read: {why}")]
-    Unreadable { number: usize, why: String },
+    Unreadable {
+        /// Its number: 1, 2, 3 …
+        number: usize,
+        /// Why it cannot be read.
+        why: String,
+    },
     /// A line does not follow from the line before.
     #[error("line {number} of journal.jsonl does not continue it: {why}")]
-    Fold { number: usize, why: FoldError },
+    Fold {
+        /// Its number: 1, 2, 3 …
+        number: usize,
+        /// Why it does not.
+        why: FoldError,
+    },
 }
 
 impl JournalError {
@@ -37,7 +44,7 @@ impl JournalError {
     }
 
     /// Returns what to do about it.
-    pub(crate) fn next_step(&self) -> &'static str {
+    pub fn next_step(&self) -> &'static str {
         match self {
             Self::Dir(_) | Self::Io(_) => "nothing was changed; look at the permissions and the disk",
             Self::Fold { why: FoldError::Newer(_), .. } => {
@@ -51,20 +58,11 @@ impl JournalError {
     }
 }
 
-impl From<JournalError> for CommandError {
-    fn from(error: JournalError) -> Self {
-        match error {
-            JournalError::Dir(error) => error.into(),
-            other => Self::new(ExitCode::Failed, other.to_string()).hint(other.next_step()),
-        }
-    }
-}
-
 /// Reads the file; nothing if there is none yet.
 ///
 /// # Errors
 /// [`JournalError`] if the file cannot be read.
-pub(crate) fn read(dir: &TeamDir) -> Result<Option<Vec<u8>>, JournalError> {
+pub fn read(dir: &TeamDir) -> Result<Option<Vec<u8>>, JournalError> {
     match dir.read(&TeamPath::journal()) {
         Err(error) if error.is_not_found() => Ok(None),
         other => Ok(Some(other?)),
@@ -73,7 +71,7 @@ pub(crate) fn read(dir: &TeamDir) -> Result<Option<Vec<u8>>, JournalError> {
 
 /// Where reading begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Since {
+pub enum Since {
     /// At the last snapshot.
     Snapshot,
     /// At the first line.
@@ -85,11 +83,7 @@ pub(crate) enum Since {
 ///
 /// # Errors
 /// [`JournalError`] for a file or a line that cannot be read.
-pub(crate) fn load(
-    dir: &TeamDir,
-    since: Since,
-    each: impl FnMut(&Team, &Line),
-) -> Result<Team, JournalError> {
+pub fn load(dir: &TeamDir, since: Since, each: impl FnMut(&Team, &Line)) -> Result<Team, JournalError> {
     let tail = match since {
         Since::Snapshot => Tail::read(dir)?,
         Since::Start => Tail { offset: 0, bytes: read(dir)?.unwrap_or_default() },
@@ -101,7 +95,7 @@ pub(crate) fn load(
 ///
 /// # Errors
 /// [`JournalError`] for the first line that cannot be read, or does not continue the lines before.
-pub(crate) fn fold(bytes: &[u8], mut each: impl FnMut(&Team, &Line)) -> Result<Team, JournalError> {
+pub fn fold(bytes: &[u8], mut each: impl FnMut(&Team, &Line)) -> Result<Team, JournalError> {
     let mut team = Team::default();
     for line in read_lines(bytes) {
         let (number, line) = line.map_err(|bad| unreadable(&bad))?;
@@ -112,13 +106,13 @@ pub(crate) fn fold(bytes: &[u8], mut each: impl FnMut(&Team, &Line)) -> Result<T
 }
 
 /// Returns how many bytes stand behind the last newline of a file.
-pub(crate) fn torn(bytes: &[u8]) -> Option<usize> {
+pub fn torn(bytes: &[u8]) -> Option<usize> {
     let rest = bytes.rsplit(|&byte| byte == b'\n').next().map_or(0, <[u8]>::len);
     (rest > 0).then_some(rest)
 }
 
 /// Says why a line cannot be read. A line of a newer program need not look like ours.
-pub(crate) fn unreadable(Unreadable { number, text, why }: &Unreadable<'_>) -> JournalError {
+pub fn unreadable(Unreadable { number, text, why }: &Unreadable<'_>) -> JournalError {
     match version_of(text).filter(|&version| version > VERSION) {
         Some(version) => JournalError::Fold { number: *number, why: FoldError::Newer(version) },
         None => JournalError::Unreadable { number: *number, why: why.clone() },
@@ -126,7 +120,7 @@ pub(crate) fn unreadable(Unreadable { number, text, why }: &Unreadable<'_>) -> J
 }
 
 /// Returns the version that a line, or another JSON object, says it has.
-pub(crate) fn version_of(json: &[u8]) -> Option<u32> {
+pub fn version_of(json: &[u8]) -> Option<u32> {
     #[derive(Deserialize)]
     struct Versioned {
         version: u32,

@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use nix::sys::signal::{SigSet, SigmaskHow};
@@ -21,6 +21,7 @@ use tokio::net::UnixStream;
 use tokio::signal::unix::{Signal as SignalStream, SignalKind, signal};
 
 use super::CommandCall;
+use crate::cgroup::OwnCgroup;
 use crate::shim::{self, ExitCause, Order, Report, sweep};
 use crate::variables::Variables;
 
@@ -40,6 +41,8 @@ pub(in crate::tools) struct Surroundings {
     pub(in crate::tools) workspace: PathBuf,
     pub(in crate::tools) environment: Environment,
     pub(in crate::tools) bounds: Bounds,
+    /// Where it runs, if there is a cgroup.
+    pub(in crate::tools) cgroup: Option<Arc<OwnCgroup>>,
     /// The transcript, locked: each shim shares the lock.
     pub(in crate::tools) liveness_lock: File,
 }
@@ -76,6 +79,9 @@ impl ShimHandle {
     ) -> io::Result<Self> {
         // The shim would say it later, and less well.
         surroundings.workspace.metadata()?;
+        if let Some(cgroup) = &surroundings.cgroup {
+            cgroup.enter()?;
+        }
         let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
         ours.set_nonblocking(true)?;
         let channel = UnixStream::from_std(ours)?;

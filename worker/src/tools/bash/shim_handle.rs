@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use teamd_shared::mutant;
 
 use nix::sys::signal::{SigSet, SigmaskHow};
 use rustix::net::Shutdown;
@@ -100,6 +101,9 @@ impl ShimHandle {
         let job = shim::Job::new(order, variables, &surroundings.workspace, job.command.as_ref())?;
         let mut command = job.program(shim::SUBCOMMAND)?;
         command.stdin(Stdio::from(surroundings.liveness_lock.try_clone()?));
+        if mutant::is_on("shim-without-lock") {
+            command.stdin(Stdio::null());
+        }
         command.stdout(Stdio::from(OwnedFd::from(theirs))).stderr(Stdio::from(output));
         // Held until the pid is known: a sweep between the two would take the shim for an orphan.
         let mut shims = shims();

@@ -62,9 +62,8 @@ impl AppendLog {
     /// # Errors
     /// [`DirError`] if the system refuses.
     pub fn repair(file: File, dir: &TeamDir, at: &TeamPath, aside: &TeamPath) -> Result<Opened, DirError> {
-        let io = |verb| move |source| DirError::Io { verb, path: dir.path(at), source };
-        let length = file.metadata().map_err(io("look at"))?.len();
-        let whole = end_of_last_line(&file, length).map_err(io("read"))?;
+        let length = file.metadata().map_err(dir.cannot("look at", at))?.len();
+        let whole = end_of_last_line(&file, length).map_err(dir.cannot("read", at))?;
         let log = Self { file, length: whole };
         // It may be new: what is written into it must not lose its file.
         if log.is_empty() {
@@ -88,14 +87,14 @@ impl AppendLog {
         at: &TeamPath,
         aside: &TeamPath,
     ) -> Result<Option<Vec<u8>>, DirError> {
-        let io = |source| DirError::Io { verb: "look at", path: dir.path(at), source };
-        let foreign = self.tail().map_err(io)?;
+        let foreign = self.tail().map_err(dir.cannot("look at", at))?;
         if foreign.iter().all(|&byte| byte == b'\n') {
             self.length += foreign.len() as u64;
             return Ok(None);
         }
         // Another program has written the file anew: which part of it is foreign cannot be known.
-        if end_of_last_line(&self.file, self.length).map_err(io)? != self.length {
+        let end = end_of_last_line(&self.file, self.length).map_err(dir.cannot("look at", at))?;
+        if end != self.length {
             return Ok(None);
         }
         self.cut_tail_off(dir, at, aside).map(Some)
@@ -111,18 +110,17 @@ impl AppendLog {
 
     /// Copies it to `aside`, and cuts it off.
     fn cut_tail_off(&self, dir: &TeamDir, at: &TeamPath, aside: &TeamPath) -> Result<Vec<u8>, DirError> {
-        let io = |verb| move |source| DirError::Io { verb, path: dir.path(at), source };
-        let tail = self.tail().map_err(io("read"))?;
+        let tail = self.tail().map_err(dir.cannot("read", at))?;
         let mut kept = dir.open_file(aside, OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND)?;
         // Its name must last as well; first, so that a refusal leaves no copy at each try.
         dir.sync_folder(aside.folder())?;
         kept.write_all(&[&tail[..], b"\n"].concat())
             .and_then(|()| kept.sync_data())
-            .map_err(|source| DirError::Io { verb: "keep a torn tail in", path: dir.path(aside), source })?;
+            .map_err(dir.cannot("keep a torn tail in", aside))?;
         self.file
             .set_len(self.length)
             .and_then(|()| self.file.sync_data())
-            .map_err(io("cut the torn tail off"))?;
+            .map_err(dir.cannot("cut the torn tail off", at))?;
         Ok(tail)
     }
 
@@ -260,11 +258,7 @@ fn swap_in(
 ) -> Result<(), DirError> {
     let next = at.with_suffix(".new");
     let mut file = dir.open_file(&next, OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC)?;
-    file.write_all(content).and_then(|()| finish(&file)).map_err(|source| DirError::Io {
-        verb: "write",
-        path: dir.path(&next),
-        source,
-    })?;
+    file.write_all(content).and_then(|()| finish(&file)).map_err(dir.cannot("write", &next))?;
     dir.rename(&next, at)
 }
 

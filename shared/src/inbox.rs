@@ -12,19 +12,17 @@
 
 mod append;
 mod check_position;
+mod lines;
 mod read;
 mod rejected;
-mod window;
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
 
-use rustix::fs::{AtFlags, OFlags};
-use rustix::io::Errno;
-
+use rustix::fs::OFlags;
 use uuid::Uuid;
 
 use crate::fs::end_of_last_line;
@@ -35,8 +33,8 @@ use crate::team_dir::{DirError, TeamDir, TeamPath};
 
 pub use append::{AppendError, Appended, Appender, append, find_appended, sync};
 pub use check_position::{PositionCheck, check_position};
-pub use read::{Batch, Count, InboxLine, Reader, Rejection, Truncated, count_lines, fits};
-pub use rejected::{Rejected, quarantine, reject};
+pub use read::{Batch, Count, InboxLine, Reader, Truncated, count_lines};
+pub use rejected::{Rejected, RejectedLine, quarantine};
 
 /// How much of a line that is no message is kept as text, in bytes.
 pub const MAX_TEXT: usize = 1024;
@@ -236,22 +234,12 @@ fn open(dir: &TeamDir, at: &TeamPath) -> Result<File, ReadError> {
 }
 
 fn cannot_read(dir: &TeamDir, at: &TeamPath, source: io::Error) -> ReadError {
-    ReadError::Dir(DirError::Io { verb: "read", path: dir.path(at), source })
+    ReadError::Dir(dir.cannot("read", at)(source))
 }
 
 /// Returns device and inode of an open file.
 fn identity_of(file: &File) -> io::Result<(u64, u64)> {
     file.metadata().map(|it| (it.dev(), it.ino()))
-}
-
-/// Returns device and inode of what stands at the path of an inbox, if anything does, with one system call:
-/// it is made for every message. It opens nothing, so a link in the place of the folder is followed and harmless.
-fn identity_at(dir: &TeamDir, at: &TeamPath, path: &Path) -> Result<Option<(u64, u64)>, DirError> {
-    match rustix::fs::statat(dir, path, AtFlags::SYMLINK_NOFOLLOW) {
-        Ok(stat) => Ok(Some((stat.st_dev, stat.st_ino))),
-        Err(Errno::NOENT) => Ok(None),
-        Err(errno) => Err(DirError::Io { verb: "look at", path: dir.path(at), source: errno.into() }),
-    }
 }
 
 /// A look-back leaves an empty line, `echo >>` too: they say nothing.

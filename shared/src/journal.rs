@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::id::RequestId;
+pub use crate::inbox::RejectedLine;
 use crate::json;
 use crate::member::Member;
 use crate::name::Name;
@@ -28,7 +29,7 @@ use crate::request::Request;
 use crate::team_dir::TeamDir;
 
 pub use fold::{FoldError, MemberState, Team};
-pub use snapshot::{SNAPSHOT_LINES, Snapshot, SnapshotMember, Tail};
+pub use snapshot::SNAPSHOT_LINES;
 
 /// The version of the journal that is written; it stands in the first line.
 pub const VERSION: u32 = 1;
@@ -89,7 +90,7 @@ pub enum Record {
     /// Of a request.
     Request(Box<RequestRecord>),
     /// Of everything, as it stands: it decides nothing.
-    Snapshot(Box<Snapshot>),
+    Snapshot(Box<Team>),
 }
 
 /// A decision about the team.
@@ -111,17 +112,6 @@ pub struct TeamRecord {
     #[serde(default, skip_serializing_if = "Vec::is_empty", with = "tells")]
     #[schemars(with = "Vec<tells::Written>")]
     pub tell: Vec<Notice>,
-}
-
-/// A line of the lead's inbox that was no message.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct RejectedLine {
-    /// Where it begins.
-    pub offset: u64,
-    /// Why it is no message.
-    pub reason: String,
-    /// Its text, shortened.
-    pub line: String,
 }
 
 /// What happens to a team.

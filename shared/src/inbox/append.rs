@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use rustix::fs::OFlags;
 use uuid::Uuid;
 
-use super::{Durability, find, identity_at};
+use super::{Durability, find};
 use crate::message::{Message, TooLarge};
 use crate::name::Name;
 use crate::team_dir::{DirError, TeamDir, TeamPath};
@@ -161,8 +161,6 @@ pub fn find_appended(
 #[derive(Debug)]
 pub struct Appender {
     at: TeamPath,
-    /// The same below the team directory.
-    path: PathBuf,
     pub(super) open: Option<Inbox>,
 }
 
@@ -176,8 +174,7 @@ pub(super) struct Inbox {
 impl Appender {
     /// Makes a writer of an inbox, which is opened at the first message.
     pub fn new(owner: &Name) -> Self {
-        let at = TeamPath::inbox(owner);
-        Self { path: at.relative(), at, open: None }
+        Self { at: TeamPath::inbox(owner), open: None }
     }
 
     /// Appends one message and returns where its line stands, for good.
@@ -268,8 +265,7 @@ impl Appender {
         let unseen = |source| AppendError::Unseen { path: dir.path(&self.at), source };
         let offset = inbox.written_to().map_err(unseen)? - length as u64;
         let behind_newline = inbox.is_behind_newline(offset).map_err(unseen)?;
-        let there =
-            identity_at(dir, &self.at, &self.path).map_err(|error| unseen(io::Error::other(error)))?;
+        let there = dir.identity(&self.at).map_err(|error| unseen(io::Error::other(error)))?;
         if there != Some(inbox.identity) {
             return Ok(None);
         }
@@ -290,7 +286,7 @@ impl Appender {
     }
 
     fn refused(&self, verb: &'static str, dir: &TeamDir, source: io::Error) -> AppendError {
-        DirError::Io { verb, path: dir.path(&self.at), source }.into()
+        dir.cannot(verb, &self.at)(source).into()
     }
 }
 

@@ -1,6 +1,6 @@
 //! Whether a recorded position still is a place in an inbox.
 
-use super::window::Window;
+use super::lines::fits;
 use super::{ReadError, cannot_read, open};
 use crate::name::Name;
 use crate::position::Position;
@@ -34,7 +34,7 @@ pub fn check_position(dir: &TeamDir, owner: &Name, position: Position) -> Result
         if position.offset > length {
             return Ok(PositionCheck::Beyond { length });
         }
-        if Window::open(&file, position, 0)?.fits(position) {
+        if fits(&file, position)? {
             return Ok(PositionCheck::Fits);
         }
         let mut before = [0];

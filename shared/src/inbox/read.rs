@@ -3,21 +3,18 @@
 use std::collections::{HashSet, VecDeque};
 use std::fs::File;
 use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use uuid::Uuid;
 
 use super::append::Inbox;
-use super::window::{Long, Next, Window};
-use super::{MAX_TEXT, ReadError, cannot_read, identity_at, identity_of, is_blank, make, open};
+use super::lines::{Line, Lines, fits};
+use super::rejected::RejectedLine;
+use super::{MAX_TEXT, ReadError, cannot_read, identity_of, is_blank, make, open};
 use crate::message::{Message, ParseError};
 use crate::name::Name;
 use crate::position::Position;
 use crate::team_dir::{TeamDir, TeamPath};
-
-/// How much one [`Reader::read_new`] reads at most, in bytes, so that a huge inbox holds up no process for long.
-const MAX_INPUT: u64 = 4 << 20;
 
 /// How many lines one [`Reader::read_new`] returns at most: short lines take more memory than their bytes.
 const MAX_LINES: usize = 4096;
@@ -43,8 +40,6 @@ const MAX_LINES: usize = 4096;
 pub struct Reader {
     dir: Arc<TeamDir>,
     at: TeamPath,
-    /// The same below the team directory.
-    path: PathBuf,
     /// Whether it makes the inbox when nothing stands at the path.
     makes: bool,
     /// The files to read, oldest first, at least one. The last stood at the path when that was last looked at. Those before
@@ -55,7 +50,8 @@ pub struct Reader {
     left_at: Option<Position>,
     /// The ids that were read; none for a reader that need not know a doubled line.
     seen: Option<HashSet<Uuid>>,
-    long: Option<Long>,
+    /// How far the first file has no newline behind the position.
+    scanned: u64,
 }
 
 /// What one look at an inbox found.
@@ -80,17 +76,8 @@ pub struct InboxLine {
     pub offset: u64,
     /// The position behind it.
     pub position: Position,
-    /// What it says, or why it is no message: then it belongs into quarantine ([`super::reject`]).
-    pub message: Result<Message, Rejection>,
-}
-
-/// A line that is no message.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rejection {
-    /// What is wrong with it.
-    pub reason: ParseError,
-    /// The line, or its first [`MAX_TEXT`] bytes and an ellipsis; what is not UTF-8 replaced.
-    pub text: String,
+    /// What it says, or why it is no message: then it belongs into quarantine ([`super::quarantine`]).
+    pub message: Result<Message, RejectedLine>,
 }
 
 /// What a foreign program did to an inbox. Fits behind "the inbox ".
@@ -125,11 +112,16 @@ impl Reader {
     }
 
     fn begin(dir: Arc<TeamDir>, owner: &Name, from: Position, makes: bool) -> Result<Self, ReadError> {
-        let at = TeamPath::inbox(owner);
-        let path = at.relative();
-        let (files, seen) = (VecDeque::new(), Some(HashSet::new()));
-        let mut reader =
-            Self { dir, at, path, makes, files, position: from, left_at: None, seen, long: None };
+        let mut reader = Self {
+            dir,
+            at: TeamPath::inbox(owner),
+            makes,
+            files: VecDeque::new(),
+            position: from,
+            left_at: None,
+            seen: Some(HashSet::new()),
+            scanned: 0,
+        };
         reader.hold()?;
         Ok(reader)
     }
@@ -151,15 +143,6 @@ impl Reader {
     /// Returns the position behind all that was read.
     pub fn position(&self) -> Position {
         self.position
-    }
-
-    /// Returns how much stands behind the position, in bytes, half lines included.
-    ///
-    /// # Errors
-    /// [`ReadError::Dir`] if the system refuses.
-    pub fn unread_bytes(&self) -> Result<u64, ReadError> {
-        let length = self.files[0].file.metadata().map_err(|e| cannot_read(&self.dir, &self.at, e))?.len();
-        Ok(length.saturating_sub(self.position.offset))
     }
 
     /// Reads what is new: whole lines, at most about 4 MiB. It never waits.
@@ -189,7 +172,7 @@ impl Reader {
                 return Err(error);
             }
             self.files.pop_front();
-            (self.long, replaced) = (None, true);
+            (self.scanned, replaced) = (0, true);
         }
     }
 
@@ -198,7 +181,7 @@ impl Reader {
     /// # Errors
     /// [`ReadError::NoInbox`] if nothing stands there and it does not make inboxes; [`ReadError::Dir`] if the system refuses.
     pub fn follow_path(&mut self) -> Result<(), ReadError> {
-        let there = identity_at(&self.dir, &self.at, &self.path)?;
+        let there = self.dir.identity(&self.at)?;
         match there.is_some() && there == self.files.back().map(|last| last.identity) {
             true => Ok(()),
             false => self.hold(),
@@ -219,7 +202,6 @@ impl Reader {
     /// Reads the first file; `replaced`: for the first time.
     fn read_lines(&mut self, replaced: bool) -> io::Result<Batch> {
         let file = &self.files[0].file;
-        let mut window = Window::open(file, self.position, MAX_INPUT)?;
         let mut batch = Batch {
             lines: Vec::new(),
             position: self.position,
@@ -227,28 +209,28 @@ impl Reader {
             repeated: false,
             more: false,
         };
-        if window.fits(self.position) {
-            if let Some(long) = self.long.take() {
-                window.resume(long)?;
+        let mut lines = match Lines::open(file, self.position, self.scanned)? {
+            Some(lines) => lines,
+            None => {
+                if let Some(copied) = self.copied_up_to(replaced)? {
+                    // The position goes back: the caller has to record it.
+                    (batch.position, batch.repeated) = (copied, true);
+                } else {
+                    batch.restarted = Some(match replaced {
+                        true => Truncated::Replaced,
+                        false if file.metadata()?.len() < self.position.offset => Truncated::Shorter,
+                        false => Truncated::Changed,
+                    });
+                    batch.position = Position::START;
+                }
+                lines_behind(file, batch.position)?
             }
-        } else if let Some(copied) = self.copied_up_to(replaced)? {
-            // The position goes back: the caller has to record it.
-            (batch.position, batch.repeated) = (copied, true);
-            window = Window::open(file, copied, MAX_INPUT)?;
-        } else {
-            batch.restarted = Some(match replaced {
-                true => Truncated::Replaced,
-                false if file.metadata()?.len() < self.position.offset => Truncated::Shorter,
-                false => Truncated::Changed,
-            });
-            batch.position = Position::START;
-            window = Window::open(file, Position::START, MAX_INPUT)?;
-        }
+        };
         if replaced {
             self.left_at = None;
         }
-        take_lines(&mut window, &mut self.seen, &mut batch)?;
-        self.long = window.suspend();
+        take_lines(&mut lines, &mut self.seen, &mut batch)?;
+        self.scanned = lines.scanned();
         self.position = batch.position;
         Ok(batch)
     }
@@ -257,34 +239,36 @@ impl Reader {
     /// none if it is no copy.
     fn copied_up_to(&self, replaced: bool) -> io::Result<Option<Position>> {
         let Some(left_at) = self.left_at.filter(|_| replaced) else { return Ok(None) };
-        Ok(Window::open(&self.files[0].file, left_at, 0)?.fits(left_at).then_some(left_at))
+        Ok(fits(&self.files[0].file, left_at)?.then_some(left_at))
     }
 }
 
-/// Fills a batch from a window.
-fn take_lines(
-    window: &mut Window<'_>,
-    seen: &mut Option<HashSet<Uuid>>,
-    batch: &mut Batch,
-) -> io::Result<()> {
+/// Looks at what stands behind a position that fits; the file may have been truncated since.
+fn lines_behind(file: &File, position: Position) -> io::Result<Lines<'_>> {
+    let changed = || io::Error::other("it is changed again and again while it is read");
+    Lines::open(file, position, 0)?.ok_or_else(changed)
+}
+
+/// Fills a batch.
+fn take_lines(lines: &mut Lines<'_>, seen: &mut Option<HashSet<Uuid>>, batch: &mut Batch) -> io::Result<()> {
     while batch.lines.len() < MAX_LINES {
-        let offset = window.offset();
-        let message = match window.next() {
-            Ok(Next::Line(range)) => read_line(window.bytes(range)),
-            Ok(Next::Long(head, length)) => Some(Err(Rejection::too_long(&head, length))),
-            Ok(Next::End) => return Ok(()),
+        let offset = lines.offset();
+        let message = match lines.next() {
+            Ok(Some(line)) => read_line(offset, &line),
+            Ok(None) => {
+                batch.more = lines.more;
+                return Ok(());
+            }
             // Lines that are noted as seen must reach the caller: the next call will meet the error.
             Err(error) if batch.lines.is_empty() => return Err(error),
-            Ok(Next::Later) | Err(_) => break,
+            Err(_) => break,
         };
-        batch.position = window.position();
+        batch.position = lines.position();
         let Some(message) = message else { continue };
         let id = message.as_ref().ok().and_then(|message| message.id);
-        if id.is_none_or(|id| seen.as_mut().is_none_or(|seen| seen.insert(id))) {
+        batch.repeated = id.is_some_and(|id| seen.as_mut().is_some_and(|seen| !seen.insert(id)));
+        if !batch.repeated {
             batch.lines.push(InboxLine { offset, position: batch.position, message });
-            batch.repeated = false;
-        } else {
-            batch.repeated = true;
         }
     }
     batch.more = true;
@@ -292,17 +276,13 @@ fn take_lines(
 }
 
 /// Reads one line; none if it is blank.
-fn read_line(line: &[u8]) -> Option<Result<Message, Rejection>> {
-    let reject = |reason| Rejection { reason, text: cut_text(line) };
-    (!is_blank(line)).then(|| Message::parse(line).map_err(reject))
-}
-
-impl Rejection {
-    fn too_long(head: &[u8], length: u64) -> Self {
-        let mut text = cut_text(head);
-        text.push('…');
-        Self { reason: ParseError::TooLong(length), text }
-    }
+fn read_line(offset: u64, line: &Line<'_>) -> Option<Result<Message, RejectedLine>> {
+    let (text, read) = match line {
+        Line::Whole(line) if is_blank(line) => return None,
+        Line::Whole(line) => (cut_text(line), Message::parse(line)),
+        Line::Long(head, length) => (cut_text(head) + "…", Err(ParseError::TooLong(*length))),
+    };
+    Some(read.map_err(|why| RejectedLine { line: text, offset, reason: why.to_string() }))
 }
 
 /// Makes text of the first [`MAX_TEXT`] bytes.
@@ -338,35 +318,22 @@ pub fn count_lines(dir: &TeamDir, owner: &Name, from: Position) -> Result<Count,
     count_in(&file, owner, from).map_err(|source| cannot_read(dir, &at, source))
 }
 
-/// Tells whether a position is one of an inbox as it stands now: no foreign program has truncated or replaced it since.
-///
-/// # Errors
-/// As [`count_lines`].
-pub fn fits(dir: &TeamDir, owner: &Name, position: Position) -> Result<bool, ReadError> {
-    let at = TeamPath::inbox(owner);
-    let file = open(dir, &at)?;
-    let window = Window::open(&file, position, 0).map_err(|source| cannot_read(dir, &at, source))?;
-    Ok(window.fits(position))
-}
-
 fn count_in(file: &File, owner: &Name, from: Position) -> io::Result<Count> {
-    let mut window = Window::open(file, from, u64::MAX)?;
-    let mut count = Count { lines: 0, mail: 0, end: from };
-    if !window.fits(from) {
-        window = Window::open(file, Position::START, u64::MAX)?;
-        count.end = Position::START;
+    let end = if fits(file, from)? { from } else { Position::START };
+    let (mut count, mut scanned) = (Count { lines: 0, mail: 0, end }, 0);
+    // A file that is truncated meanwhile has no more lines.
+    while let Some(mut lines) = Lines::open(file, count.end, scanned)? {
+        while let Some(line) = lines.next()? {
+            if let Some(message) = read_line(0, &line) {
+                count.lines += 1;
+                count.mail += u64::from(message.is_ok_and(|message| message.starts_a_turn(owner)));
+            }
+            count.end = lines.position();
+        }
+        scanned = lines.scanned();
+        if !lines.more {
+            break;
+        }
     }
-    loop {
-        let (line, mail) = match window.next()? {
-            Next::Line(range) => match read_line(window.bytes(range)) {
-                Some(message) => (1, u64::from(message.is_ok_and(|message| message.starts_a_turn(owner)))),
-                None => (0, 0),
-            },
-            Next::Long(..) => (1, 0),
-            Next::End | Next::Later => return Ok(count),
-        };
-        count.lines += line;
-        count.mail += mail;
-        count.end = window.position();
-    }
+    Ok(count)
 }

@@ -3,7 +3,8 @@
 
 use std::io;
 
-use super::{FoldError, Line, Tail, Team, Unreadable, VERSION, read_lines};
+use super::snapshot::read_end;
+use super::{FoldError, Line, Team, Unreadable, VERSION, read_lines};
 use crate::team_dir::{DirError, TeamDir, TeamPath};
 use serde::Deserialize;
 
@@ -35,14 +36,6 @@ pub enum JournalError {
 }
 
 impl JournalError {
-    /// Counts the lines before those that were read.
-    fn behind(mut self, lines_before: impl FnOnce() -> usize) -> Self {
-        if let Self::Unreadable { number, .. } | Self::Fold { number, .. } = &mut self {
-            *number += lines_before();
-        }
-        self
-    }
-
     /// Returns what to do about it.
     pub fn next_step(&self) -> &'static str {
         match self {
@@ -84,11 +77,23 @@ pub enum Since {
 /// # Errors
 /// [`JournalError`] for a file or a line that cannot be read.
 pub fn load(dir: &TeamDir, since: Since, each: impl FnMut(&Team, &Line)) -> Result<Team, JournalError> {
-    let tail = match since {
-        Since::Snapshot => Tail::read(dir)?,
-        Since::Start => Tail { offset: 0, bytes: read(dir)?.unwrap_or_default() },
+    let (offset, bytes) = match since {
+        Since::Snapshot => read_end(dir)?,
+        Since::Start => (0, read(dir)?.unwrap_or_default()),
     };
-    fold(&tail.bytes, each).map_err(|error| error.behind(|| tail.lines_before(dir)))
+    fold(&bytes, each).map_err(|mut error| {
+        if let JournalError::Unreadable { number, .. } | JournalError::Fold { number, .. } = &mut error {
+            *number += lines_before(dir, offset);
+        }
+        error
+    })
+}
+
+/// Counts the lines before an offset.
+fn lines_before(dir: &TeamDir, offset: u64) -> usize {
+    let before = dir.read(&TeamPath::journal()).unwrap_or_default();
+    let end = usize::try_from(offset).unwrap_or(usize::MAX).min(before.len());
+    before[..end].iter().filter(|&&byte| byte == b'\n').count()
 }
 
 /// Folds the whole lines of a journal. Hands over each line with the state after it.

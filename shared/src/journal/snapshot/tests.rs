@@ -3,7 +3,7 @@ use std::io::Write;
 use uuid::Uuid;
 
 use super::*;
-use crate::journal::{RequestEvent, RequestRecord, VERSION, read_lines};
+use crate::journal::{Line, RequestEvent, RequestRecord, VERSION, read_lines};
 use crate::request::{Kind, Payload, Status};
 
 /// A journal that a daemon wrote: a team that worked for some time.
@@ -20,7 +20,7 @@ fn fold(lines: &[Line]) -> Team {
 }
 
 fn snapshot_line(team: &Team) -> Option<Line> {
-    let record = Record::snapshot(team.snapshot()?);
+    let record = team.snapshot()?;
     Some(Line { seq: team.seq + 1, at: 1.0, version: Some(VERSION), done: team.done, lead: None, record })
 }
 

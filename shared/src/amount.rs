@@ -159,7 +159,18 @@ pub(crate) fn written<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     if !deserializer.is_human_readable() {
         return Option::deserialize(deserializer);
     }
-    deserializer.deserialize_any(AmountVisitor(parse)).map(Some)
+    amount(deserializer, parse).map(Some)
+}
+
+/// Reads a value that a person writes as a text or as a number.
+///
+/// # Errors
+/// What is expected in its place.
+pub(crate) fn amount<'de, D: Deserializer<'de>, T>(
+    deserializer: D,
+    parse: fn(&str) -> Result<T, Expected>,
+) -> Result<T, D::Error> {
+    deserializer.deserialize_any(AmountVisitor(parse))
 }
 
 struct AmountVisitor<T>(fn(&str) -> Result<T, Expected>);

@@ -131,25 +131,12 @@ impl AppendLog {
     pub fn append(&mut self, lines: &[u8]) -> Result<(), AppendLogError> {
         let torn = self.ends_torn().map_err(AppendLogError::Write)?;
         let lines = if torn { Cow::from([b"\n", lines].concat()) } else { Cow::from(lines) };
-        let written = loop {
-            match self.file.write(&lines) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                other => break other,
-            }
-        };
-        let (written, why) = match written {
-            Ok(written) if written == lines.len() => {
-                self.length = self.file.stream_position().map_err(AppendLogError::Broken)?;
-                return Ok(());
-            }
-            Ok(written) => {
-                let why = format!("only {written} of {} bytes were written (is the disk full?)", lines.len());
-                (written, io::Error::new(io::ErrorKind::StorageFull, why))
-            }
-            Err(error) => (0, error),
-        };
-        self.take_back(written as u64).map_err(AppendLogError::Broken)?;
-        Err(AppendLogError::Write(why))
+        if let Err(ShortWrite { written, source }) = write_once(&self.file, &lines) {
+            self.take_back(written as u64).map_err(AppendLogError::Broken)?;
+            return Err(AppendLogError::Write(source));
+        }
+        self.length = self.file.stream_position().map_err(AppendLogError::Broken)?;
+        Ok(())
     }
 
     /// Tells whether the file ends without a newline, which is not our doing.
@@ -210,6 +197,31 @@ impl AppendLog {
     /// Returns the file: a worker hands it (and with it the liveness lock) to its shims.
     pub fn file(&self) -> &File {
         &self.file
+    }
+}
+
+/// A write that came up short, by any number of bytes.
+#[derive(Debug)]
+pub(crate) struct ShortWrite {
+    /// How many bytes were written.
+    pub(crate) written: usize,
+    /// Why not all of them.
+    pub(crate) source: io::Error,
+}
+
+/// Writes all bytes with one system call. The rest of a short write is for the caller to decide about.
+pub(crate) fn write_once(mut file: &File, bytes: &[u8]) -> Result<(), ShortWrite> {
+    loop {
+        match file.write(bytes) {
+            Ok(written) if written == bytes.len() => return Ok(()),
+            Ok(written) => {
+                let why = "the disk is full, or a limit was reached";
+                return Err(ShortWrite { written, source: io::Error::new(io::ErrorKind::StorageFull, why) });
+            }
+            // Interrupted means that not one byte was written.
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(source) => return Err(ShortWrite { written: 0, source }),
+        }
     }
 }
 

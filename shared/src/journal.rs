@@ -18,6 +18,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use self::reader::JournalError;
 use crate::id::RequestId;
 pub use crate::inbox::RejectedLine;
 use crate::json;
@@ -57,26 +58,15 @@ pub struct Line {
 /// Reads the whole lines of a journal, each with its number; a torn last line is not there yet. Blank ones are left out.
 ///
 /// # Errors
-/// The number of a line that cannot be read, its text, and why.
-pub fn read_lines(journal: &[u8]) -> impl Iterator<Item = Result<(usize, Line), Unreadable<'_>>> {
+/// [`JournalError`] with the number of a line that cannot be read, and why.
+pub fn read_lines(journal: &[u8]) -> impl Iterator<Item = Result<(usize, Line), JournalError>> {
     let whole = journal.iter().rposition(|&byte| byte == b'\n').unwrap_or(0);
     let numbered =
         journal[..whole].split(|&byte| byte == b'\n').zip(1..).filter(|(line, _)| !line.is_empty());
     numbered.map(|(text, number)| match json::read(text) {
         Ok(line) => Ok((number, line)),
-        Err(error) => Err(Unreadable { number, text, why: error.to_string() }),
+        Err(error) => Err(JournalError::of_line(number, text, &error)),
     })
-}
-
-/// A line of a journal that cannot be read.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unreadable<'a> {
-    /// Its number: 1, 2, 3 …
-    pub number: usize,
-    /// What it says.
-    pub text: &'a [u8],
-    /// Why it cannot be read.
-    pub why: String,
 }
 
 /// What was decided, with the record as it stands after it.

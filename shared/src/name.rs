@@ -1,10 +1,9 @@
 //! The names of members: validated once, here, at every entry.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Names that no member may take, since messages and commands use them for something else.
@@ -16,8 +15,9 @@ pub const MAX_LEN: usize = 32;
 /// The name of a member: `[a-z0-9][a-z0-9_-]{0,31}`, and none of [`RESERVED`] unless made by [`Name::lead`].
 ///
 /// Since it holds no `/`, no `.` and no upper case, it is safe as a file name on every file system.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
+#[schemars(extend("pattern" = "^[a-z0-9][a-z0-9_-]{0,31}$", "not" = {"enum": ["user", "all", "teamd"]}))]
 pub struct Name(String);
 
 /// Why a string is no name.
@@ -115,16 +115,6 @@ impl TryFrom<String> for Name {
 impl From<Name> for String {
     fn from(name: Name) -> Self {
         name.0
-    }
-}
-
-impl JsonSchema for Name {
-    fn schema_name() -> Cow<'static, str> {
-        "Name".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"type": "string", "pattern": "^[a-z0-9][a-z0-9_-]{0,31}$", "not": {"enum": ["user", "all", "teamd"]}})
     }
 }
 

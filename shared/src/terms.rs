@@ -35,7 +35,6 @@ pub struct Terms {
     /// When it is started again.
     pub restart: Restart,
     /// What its role says to its model, beside its own prompt.
-    #[serde(default)]
     pub instructions: Option<String>,
     /// How its commands are confined.
     #[serde(default)]
@@ -89,7 +88,7 @@ impl Terms {
     }
 }
 
-fn set<T>(value: &mut T, said: Option<T>) {
+pub(crate) fn set<T>(value: &mut T, said: Option<T>) {
     if let Some(said) = said {
         *value = said;
     }
@@ -155,12 +154,6 @@ pub struct RestartLimit {
     pub period: Duration,
 }
 
-impl Default for RestartLimit {
-    fn default() -> Self {
-        Self { max: 3, period: Duration::from_secs(60) }
-    }
-}
-
 /// What a command of a teammate may do besides reading, while its gate is open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
@@ -198,18 +191,15 @@ impl SandboxMode {
 ///
 /// It stands in control frames, too: no field may be left out when it is written.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct Sandbox {
     /// What they may write.
-    #[serde(default)]
     pub mode: SandboxMode,
     /// Whether the network is taken away from them.
-    #[serde(default)]
     pub no_network: bool,
     /// Directories and files outside the workspace that they may write too, absolute.
-    #[serde(default)]
     pub writable: Vec<String>,
     /// Directories and files that they may not read, absolute.
-    #[serde(default)]
     pub hidden: Vec<String>,
 }
 
@@ -217,10 +207,8 @@ pub struct Sandbox {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Limits {
     /// Model calls; none: the setting `max_turns`.
-    #[serde(default)]
     pub max_turns: Option<u32>,
     /// Tokens, as [`crate::transcript::Usage::billed`] counts them; none: no limit.
-    #[serde(default)]
     pub max_tokens: Option<u64>,
 }
 
@@ -230,16 +218,12 @@ pub struct Limits {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Bounds {
     /// Bytes of memory.
-    #[serde(default)]
     pub memory: Option<u64>,
     /// Seconds of CPU time.
-    #[serde(default)]
     pub cpu_time: Option<u64>,
     /// Processes of its commands.
-    #[serde(default)]
     pub max_procs: Option<u32>,
     /// Seconds from its beginning to its end.
-    #[serde(default)]
     pub max_time: Option<u64>,
 }
 

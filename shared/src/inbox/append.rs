@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::fs::File;
-use std::io::{self, Seek, Write};
+use std::io::{self, Seek};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
@@ -10,6 +10,7 @@ use rustix::fs::OFlags;
 use uuid::Uuid;
 
 use super::{Durability, find};
+use crate::fs::{ShortWrite, write_once};
 use crate::message::{Message, TooLarge};
 use crate::name::Name;
 use crate::team_dir::{DirError, TeamDir, TeamPath};
@@ -77,6 +78,10 @@ pub enum AppendError {
 }
 
 impl AppendError {
+    pub(super) fn short(short: ShortWrite, path: PathBuf, size: usize) -> Self {
+        Self::Short { path, written: short.written, size, source: short.source }
+    }
+
     /// Returns what the user can do about it, to stand behind "hint: ".
     pub fn hint(&self) -> Option<&'static str> {
         match self {
@@ -135,7 +140,7 @@ pub fn find_appended(
 ) -> Result<Option<Appended>, AppendError> {
     let mut appender = Appender::new(owner);
     let inbox = appender.open(dir)?;
-    let found = find(&inbox.file, id).map_err(|source| appender.refused("read", dir, source))?;
+    let found = find(&inbox.file, id).map_err(dir.cannot("read", &appender.at))?;
     appender.open = Some(inbox);
     if found.is_some() && durability == Durability::Disk {
         appender.sync(dir)?;
@@ -188,16 +193,12 @@ impl Appender {
         message: &Message,
         durability: Durability,
     ) -> Result<Appended, AppendError> {
-        if message.id.is_none() {
-            return Err(AppendError::NoId);
-        }
-        let line = message.to_line()?;
-        let len = line.len() as u64;
-        let appended = self.append_lines(dir, &line, false)?;
+        let line = line_of(message)?;
+        let offset = self.append_lines(dir, &line, false)?;
         if durability == Durability::Disk {
             self.sync(dir)?;
         }
-        Ok(Appended { offset: appended, len })
+        Ok(Appended { offset, len: line.len() as u64 })
     }
 
     /// Appends several messages, one behind the other, with one write and without a sync.
@@ -207,10 +208,7 @@ impl Appender {
     pub fn append_all(&mut self, dir: &TeamDir, messages: &[Message]) -> Result<(), AppendError> {
         let mut lines = Vec::new();
         for message in messages {
-            if message.id.is_none() {
-                return Err(AppendError::NoId);
-            }
-            lines.extend(message.to_line()?);
+            lines.extend(line_of(message)?);
         }
         if lines.is_empty() {
             return Ok(());
@@ -223,13 +221,10 @@ impl Appender {
 
     /// Tells whether the inbox, as it is now, ends with a whole line.
     fn ends_with_newline(&mut self, dir: &TeamDir) -> Result<bool, AppendError> {
-        let inbox = match self.open.take() {
-            Some(inbox) => inbox,
-            None => self.open(dir)?,
-        };
+        let inbox = self.take_open(dir)?;
         let end = inbox.file.metadata().map(|meta| meta.len());
         let whole = end.and_then(|end| inbox.is_behind_newline(end));
-        let whole = whole.map_err(|e| self.refused("look at the end of", dir, e))?;
+        let whole = whole.map_err(dir.cannot("look at the end of", &self.at))?;
         self.open = Some(inbox);
         Ok(whole)
     }
@@ -257,11 +252,9 @@ impl Appender {
         length: usize,
     ) -> Result<Option<u64>, AppendError> {
         // Whatever goes wrong below, the next message begins with a fresh descriptor.
-        let inbox = match self.open.take() {
-            Some(inbox) => inbox,
-            None => self.open(dir)?,
-        };
-        inbox.write(bytes).map_err(|short| short.at(dir.path(&self.at), bytes.len()))?;
+        let inbox = self.take_open(dir)?;
+        write_once(&inbox.file, bytes)
+            .map_err(|short| AppendError::short(short, dir.path(&self.at), bytes.len()))?;
         let unseen = |source| AppendError::Unseen { path: dir.path(&self.at), source };
         let offset = inbox.written_to().map_err(unseen)? - length as u64;
         let behind_newline = inbox.is_behind_newline(offset).map_err(unseen)?;
@@ -271,6 +264,10 @@ impl Appender {
         }
         self.open = Some(inbox);
         Ok(behind_newline.then_some(offset))
+    }
+
+    fn take_open(&mut self, dir: &TeamDir) -> Result<Inbox, AppendError> {
+        self.open.take().map_or_else(|| self.open(dir), Ok)
     }
 
     fn open(&self, dir: &TeamDir) -> Result<Inbox, AppendError> {
@@ -284,43 +281,16 @@ impl Appender {
         let Some(inbox) = &self.open else { return Ok(()) };
         inbox.file.sync_data().map_err(|source| AppendError::Unsynced { path: dir.path(&self.at), source })
     }
-
-    fn refused(&self, verb: &'static str, dir: &TeamDir, source: io::Error) -> AppendError {
-        dir.cannot(verb, &self.at)(source).into()
-    }
 }
 
-/// A write that came up short, by any number of bytes.
-#[derive(Debug)]
-pub(super) struct Short {
-    pub(super) written: usize,
-    source: io::Error,
-}
-
-impl Short {
-    pub(super) fn at(self, path: PathBuf, size: usize) -> AppendError {
-        AppendError::Short { path, written: self.written, size, source: self.source }
+fn line_of(message: &Message) -> Result<Vec<u8>, AppendError> {
+    if message.id.is_none() {
+        return Err(AppendError::NoId);
     }
+    Ok(message.to_line()?)
 }
 
 impl Inbox {
-    /// Writes all bytes with one system call.
-    pub(super) fn write(&self, bytes: &[u8]) -> Result<(), Short> {
-        let written = loop {
-            match (&self.file).write(bytes) {
-                // Interrupted means that not one byte was written.
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                other => break other.map_err(|source| Short { written: 0, source })?,
-            }
-        };
-        if written < bytes.len() {
-            let source =
-                io::Error::new(io::ErrorKind::StorageFull, "the disk is full, or a limit was reached");
-            return Err(Short { written, source });
-        }
-        Ok(())
-    }
-
     /// Returns where what was written last ends: in append mode the write itself moves the position there, whatever other
     /// processes write.
     fn written_to(&self) -> io::Result<u64> {

@@ -1,14 +1,14 @@
 //! Quarantine: the lines of an inbox that are no messages.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 
 use rustix::fs::OFlags;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::read_cut;
-use crate::fs::end_of_last_line;
+use crate::fs::{end_of_last_line, write_once};
 use crate::message::to_json_line;
 use crate::name::Name;
 use crate::team_dir::{DirError, TeamDir, TeamPath};
@@ -52,7 +52,7 @@ pub fn quarantine(dir: &TeamDir, owner: &Name, bad: &RejectedLine, at: f64) -> R
     add(&file, &Rejected { bad: bad.clone(), at }).map_err(dir.cannot("append to", &path))
 }
 
-fn add(mut file: &File, entry: &Rejected) -> io::Result<bool> {
+fn add(file: &File, entry: &Rejected) -> io::Result<bool> {
     let length = file.metadata()?.len();
     let end = end_of_last_line(file, length)?;
     if holds(file, end, &entry.bad)? {
@@ -61,13 +61,7 @@ fn add(mut file: &File, entry: &Rejected) -> io::Result<bool> {
     let mut line = if end < length { vec![b'\n'] } else { Vec::new() };
     line.extend(to_json_line(&serde_json::to_value(entry)?));
     line.push(b'\n');
-    let written = file.write(&line)?;
-    if written < line.len() {
-        return Err(io::Error::new(
-            io::ErrorKind::StorageFull,
-            "the write came up short (is the disk full?)",
-        ));
-    }
+    write_once(file, &line).map_err(|short| short.source)?;
     Ok(true)
 }
 

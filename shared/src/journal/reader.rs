@@ -4,7 +4,7 @@
 use std::io;
 
 use super::snapshot::read_end;
-use super::{FoldError, Line, Team, Unreadable, VERSION, read_lines};
+use super::{FoldError, Line, Team, VERSION, read_lines};
 use crate::team_dir::{DirError, TeamDir, TeamPath};
 use serde::Deserialize;
 
@@ -36,6 +36,14 @@ pub enum JournalError {
 }
 
 impl JournalError {
+    /// Says why a line cannot be read. A line of a newer program need not look like ours.
+    pub(super) fn of_line(number: usize, text: &[u8], error: &serde_json::Error) -> Self {
+        match version_of(text).filter(|&version| version > VERSION) {
+            Some(version) => Self::Fold { number, why: FoldError::Newer(version) },
+            None => Self::Unreadable { number, why: error.to_string() },
+        }
+    }
+
     /// Returns what to do about it.
     pub fn next_step(&self) -> &'static str {
         match self {
@@ -103,7 +111,7 @@ fn lines_before(dir: &TeamDir, offset: u64) -> usize {
 pub fn fold(bytes: &[u8], mut each: impl FnMut(&Team, &Line)) -> Result<Team, JournalError> {
     let mut team = Team::default();
     for line in read_lines(bytes) {
-        let (number, line) = line.map_err(|bad| unreadable(&bad))?;
+        let (number, line) = line?;
         team.apply(&line).map_err(|why| JournalError::Fold { number, why })?;
         each(&team, &line);
     }
@@ -114,14 +122,6 @@ pub fn fold(bytes: &[u8], mut each: impl FnMut(&Team, &Line)) -> Result<Team, Jo
 pub fn torn(bytes: &[u8]) -> Option<usize> {
     let rest = bytes.rsplit(|&byte| byte == b'\n').next().map_or(0, <[u8]>::len);
     (rest > 0).then_some(rest)
-}
-
-/// Says why a line cannot be read. A line of a newer program need not look like ours.
-pub fn unreadable(Unreadable { number, text, why }: &Unreadable<'_>) -> JournalError {
-    match version_of(text).filter(|&version| version > VERSION) {
-        Some(version) => JournalError::Fold { number: *number, why: FoldError::Newer(version) },
-        None => JournalError::Unreadable { number: *number, why: why.clone() },
-    }
 }
 
 /// Returns the version that a line, or another JSON object, says it has.

@@ -22,19 +22,21 @@ pub const VERSION: u32 = 1;
 
 /// The whole file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
 pub struct Roster {
     /// The version of the shape. A newer one is read as far as possible.
     pub version: u32,
     /// The last line of the journal that it shows.
+    #[serde(default)]
     pub seq: u64,
     /// The name of the team.
+    #[serde(default)]
     pub team_name: String,
     /// The daemon; null when it ended in order.
     pub daemon: Option<Daemon>,
     /// How commands are confined; null where no daemon has said so.
     pub sandbox: Option<TeamSandbox>,
     /// Every member that is not forgotten, in the order of their names.
+    #[serde(default)]
     pub members: Vec<RosterMember>,
 }
 

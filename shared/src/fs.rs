@@ -66,7 +66,7 @@ impl AppendLog {
         let whole = end_of_last_line(&file, length).map_err(dir.cannot("read", at))?;
         let log = Self { file, length: whole };
         // It may be new: what is written into it must not lose its file.
-        if log.is_empty() {
+        if whole == 0 {
             dir.sync_folder(at.folder())?;
         }
         let torn = match whole < length {
@@ -163,16 +163,6 @@ impl AppendLog {
     /// [`AppendLogError::Broken`]: after a failed sync a second one proves nothing.
     pub fn sync(&self) -> Result<(), AppendLogError> {
         self.file.sync_data().map_err(AppendLogError::Broken)
-    }
-
-    /// Returns the length in bytes.
-    pub fn len(&self) -> u64 {
-        self.length
-    }
-
-    /// Tells whether nothing was ever written.
-    pub fn is_empty(&self) -> bool {
-        self.length == 0
     }
 
     /// Returns a reader of everything from the start, but for what another program has appended since.
@@ -340,7 +330,7 @@ mod tests {
         let (_scratch, dir) = scratch();
         File::create(dir.path(&TeamPath::journal())).unwrap().write_all(&[b'x'; 10_000]).unwrap();
         let opened = AppendLog::open(&dir, &TeamPath::journal(), &TeamPath::journal_torn()).unwrap();
-        assert!(opened.log.is_empty());
+        assert_eq!(opened.log.length, 0);
         assert_eq!(opened.torn.unwrap().len(), 10_000);
     }
 

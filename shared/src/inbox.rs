@@ -11,7 +11,6 @@
 //! never moves one.
 
 mod append;
-mod check_position;
 mod lines;
 mod read;
 mod rejected;
@@ -20,7 +19,6 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
-use std::str::FromStr;
 
 use rustix::fs::OFlags;
 use uuid::Uuid;
@@ -32,15 +30,14 @@ use crate::position::{Position, TAIL};
 use crate::team_dir::{DirError, TeamDir, TeamPath};
 
 pub use append::{AppendError, Appended, Appender, append, find_appended, sync};
-pub use check_position::{PositionCheck, check_position};
-pub use read::{Batch, Count, InboxLine, Reader, Truncated, count_lines};
+pub use read::{Batch, Count, InboxLine, Reader, count_lines};
 pub use rejected::{Rejected, RejectedLine, quarantine};
 
 /// How much of a line that is no message is kept as text, in bytes.
 pub const MAX_TEXT: usize = 1024;
 
 /// What a message must outlive before its sender is told that it was sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Durability {
     /// A loss of power: each message is synced.
@@ -48,32 +45,6 @@ pub enum Durability {
     Disk,
     /// Its process: the kernel writes it back when it likes.
     Process,
-}
-
-impl Durability {
-    /// Returns it as it is written.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Disk => "disk",
-            Self::Process => "process",
-        }
-    }
-}
-
-/// A string is no [`Durability`].
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no durability: disk or process")]
-pub struct DurabilityError(String);
-
-impl FromStr for Durability {
-    type Err = DurabilityError;
-    fn from_str(s: &str) -> Result<Self, DurabilityError> {
-        match s {
-            "disk" => Ok(Self::Disk),
-            "process" => Ok(Self::Process),
-            other => Err(DurabilityError(other.to_owned())),
-        }
-    }
 }
 
 /// Why an inbox could not be read. Fits behind "error: ".
@@ -176,6 +147,15 @@ fn find(file: &File, id: Uuid) -> io::Result<Option<Appended>> {
         offset += len;
     }
     Ok(None)
+}
+
+/// Tells whether a position still is a place in an inbox: behind the lines that were read, and not truncated or replaced since.
+///
+/// # Errors
+/// [`ReadError::NoInbox`] if it is not there; [`ReadError::Dir`] if the system refuses.
+pub fn fits(dir: &TeamDir, owner: &Name, position: Position) -> Result<bool, ReadError> {
+    let at = TeamPath::inbox(owner);
+    lines::fits(&open(dir, &at)?, position).map_err(|source| cannot_read(dir, &at, source))
 }
 
 /// The end of an inbox, for people.

@@ -139,14 +139,16 @@ pub struct Daemon {
 impl Daemon {
     /// Tells whether it is known to serve this directory, and not one of which this is a copy.
     pub fn is_of(&self, dir: &TeamDir) -> bool {
-        let here = dir.id();
-        self.directory.as_ref().is_some_and(|there| here.is_ok_and(|here| here == *there))
+        self.serves(dir) == Some(true)
     }
 
     /// Tells whether it serves another directory, of which this one is a copy.
     pub fn is_of_another(&self, dir: &TeamDir) -> bool {
-        let here = dir.id();
-        self.directory.as_ref().is_some_and(|there| here.is_ok_and(|here| here != *there))
+        self.serves(dir) == Some(false)
+    }
+
+    fn serves(&self, dir: &TeamDir) -> Option<bool> {
+        Some(*self.directory.as_ref()? == dir.id().ok()?)
     }
 }
 

@@ -12,6 +12,9 @@ pub const RESERVED: [&str; 4] = ["lead", "user", "all", "teamd"];
 /// The longest name, in bytes.
 pub const MAX_LEN: usize = 32;
 
+/// How much of a string that is no name is shown, in characters: an error about a hostile one stays one readable line.
+const SHOWN: usize = 64;
+
 /// The name of a member: `[a-z0-9][a-z0-9_-]{0,31}`, and none of [`RESERVED`] unless made by [`Name::lead`].
 ///
 /// Since it holds no `/`, no `.` and no upper case, it is safe as a file name on every file system.
@@ -72,18 +75,12 @@ impl Name {
             }
             [] => false,
         };
-        if fits { Ok(Self(name.to_owned())) } else { Err(NameError::IllFormed(shortened(name))) }
+        if fits {
+            Ok(Self(name.to_owned()))
+        } else {
+            Err(NameError::IllFormed(name.chars().take(SHOWN).collect()))
+        }
     }
-}
-
-/// Keeps an error about a hostile name to one readable line.
-fn shortened(name: &str) -> String {
-    if name.chars().count() <= 64 {
-        return name.to_owned();
-    }
-    let mut head: String = name.chars().take(64).collect();
-    head.push('…');
-    head
 }
 
 impl fmt::Display for Name {

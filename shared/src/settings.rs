@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use clap::ValueEnum;
 use serde::{Deserialize, Deserializer};
 
 use crate::amount::{amount, parse_count, parse_duration, parse_period, parse_watchdog};
@@ -126,7 +127,7 @@ impl Settings {
             "1" => Ok(true),
             _ => Err("0 or 1"),
         };
-        let durability = |text: &str| text.parse().map_err(|_| "disk or process");
+        let durability = |text: &str| Durability::from_str(text, false).map_err(|_| "disk or process");
         let cgroup = |text: &str| text.parse().map_err(|_| "auto or off");
         set(&mut self.durability, variable(lookup, "TEAM_DURABILITY", durability)?);
         set(&mut self.grace, variable(lookup, "TEAM_GRACE", parse_duration)?);
@@ -154,7 +155,7 @@ impl Settings {
     fn all_variables(&self) -> [(&'static str, String); 7] {
         let time = |time: Duration| format!("{}s", time.as_secs_f64());
         [
-            ("TEAM_DURABILITY", self.durability.as_str().to_owned()),
+            ("TEAM_DURABILITY", format!("{:?}", self.durability).to_lowercase()),
             ("TEAM_GRACE", time(self.grace)),
             ("TEAM_POLL", u8::from(self.poll).to_string()),
             ("TEAM_RESTART_MAX", self.restart_max.to_string()),
@@ -194,6 +195,9 @@ mod tests {
         let lookup = |name: &str| (name == "TEAM_POLL").then(|| "yes".into());
         let error = Settings::default().with_environment(&lookup).unwrap_err();
         assert_eq!(error.to_string(), "TEAM_POLL=\"yes\" is not 0 or 1");
+        let lookup = |name: &str| (name == "TEAM_DURABILITY").then(|| "sync".into());
+        let error = Settings::default().with_environment(&lookup).unwrap_err();
+        assert_eq!(error.to_string(), "TEAM_DURABILITY=\"sync\" is not disk or process");
         assert_eq!(Settings::default().with_environment(&|_| None), Ok(Settings::default()));
     }
 

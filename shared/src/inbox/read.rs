@@ -61,8 +61,9 @@ pub struct Batch {
     pub lines: Vec<InboxLine>,
     /// The position behind all that was looked at, at least that of the last line.
     pub position: Position,
-    /// Why reading started again at the beginning of the file, if it did.
-    pub restarted: Option<Truncated>,
+    /// What a foreign program did to the inbox, if reading started again at the beginning of the file for that. Fits behind
+    /// "the inbox ".
+    pub restarted: Option<&'static str>,
     /// Whether the last line that was looked at is a repetition: a reader that records positions moves its position behind that line.
     pub repeated: bool,
     /// Whether there may be more already: read again before waiting.
@@ -80,19 +81,12 @@ pub struct InboxLine {
     pub message: Result<Message, RejectedLine>,
 }
 
-/// What a foreign program did to an inbox. Fits behind "the inbox ".
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Truncated {
-    /// The file is shorter than what was read.
-    #[error("was truncated")]
-    Shorter,
-    /// The file is long enough, but the bytes before the position are others.
-    #[error("was truncated and filled again")]
-    Changed,
-    /// Another file stands at the path, and it does not begin with what was read.
-    #[error("was replaced")]
-    Replaced,
-}
+/// The file is shorter than what was read.
+pub(super) const TRUNCATED: &str = "was truncated";
+/// The file is long enough, but the bytes before the position are others.
+pub(super) const CHANGED: &str = "was truncated and filled again";
+/// Another file stands at the path, and it does not begin with what was read.
+pub(super) const REPLACED: &str = "was replaced";
 
 impl Reader {
     /// Opens an inbox, to be read from a position on.
@@ -217,9 +211,9 @@ impl Reader {
                     (batch.position, batch.repeated) = (copied, true);
                 } else {
                     batch.restarted = Some(match replaced {
-                        true => Truncated::Replaced,
-                        false if file.metadata()?.len() < self.position.offset => Truncated::Shorter,
-                        false => Truncated::Changed,
+                        true => REPLACED,
+                        false if file.metadata()?.len() < self.position.offset => TRUNCATED,
+                        false => CHANGED,
                     });
                     batch.position = Position::START;
                 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::fs::OFlags;
-use teamd_shared::inbox::{self, PositionCheck, ReadError};
+use teamd_shared::inbox::{self, ReadError};
 use teamd_shared::member::Emptied;
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
@@ -189,8 +189,7 @@ fn unread(dir: &TeamDir, name: &Name, beginning: Beginning) -> Result<(Position,
     let read = transcript::position(dir, name)?.unwrap_or(begins_at);
     let count = || {
         // If its inbox was cut, it has read from the start again; else an earlier conversation had read that far.
-        let earlier = read.offset < begins_at.offset
-            && inbox::check_position(dir, name, begins_at)? == PositionCheck::Fits;
+        let earlier = read.offset < begins_at.offset && inbox::fits(dir, name, begins_at)?;
         inbox::count_lines(dir, name, if earlier { begins_at } else { read })
     };
     match count() {

@@ -163,7 +163,7 @@ fn an_inbox_that_was_truncated_is_read_from_its_new_beginning() {
     drain(&mut reader);
     overwrite(inbox_path(&dir), &line("new"));
     let batch = reader.read_new().unwrap();
-    assert_eq!((batch.restarted, texts(&batch.lines)), (Some(Truncated::Shorter), vec!["new".to_owned()]));
+    assert_eq!((batch.restarted, texts(&batch.lines)), (Some(TRUNCATED), vec!["new".to_owned()]));
     assert_eq!(reader.read_new().unwrap().restarted, None);
 }
 
@@ -175,7 +175,7 @@ fn an_inbox_that_was_truncated_and_filled_again_is_noticed_by_its_bytes() {
     drain(&mut reader);
     overwrite(inbox_path(&dir), &[line("uno"), line("due")].concat());
     let batch = reader.read_new().unwrap();
-    assert_eq!(batch.restarted, Some(Truncated::Changed));
+    assert_eq!(batch.restarted, Some(CHANGED));
     assert_eq!(texts(&batch.lines), ["uno", "due"]);
     let count = count_lines(&dir, &alice(), Position::after(4, b"four")).unwrap();
     assert_eq!((count.lines, count.end), (2, reader.position()));
@@ -205,7 +205,7 @@ fn an_inbox_that_was_replaced_is_followed() {
     assert_eq!((batch.restarted, texts(&batch.lines)), (None, vec!["two".to_owned()]));
     replace(&[line("other"), line("file"), line("here")].concat());
     let batch = reader.read_new().unwrap();
-    assert_eq!(batch.restarted, Some(Truncated::Replaced));
+    assert_eq!(batch.restarted, Some(REPLACED));
     assert_eq!(texts(&batch.lines), ["other", "file", "here"]);
     std::fs::remove_file(inbox_path(&dir)).unwrap();
     let gone = reader.read_new().unwrap_err();
@@ -235,7 +235,7 @@ fn lines_of_the_same_length_that_end_alike_do_not_pass_for_each_other() {
     overwrite(inbox_path(&dir), b"");
     send(&dir, &text("tests it"));
     let batch = reader.read_new().unwrap();
-    assert_eq!(batch.restarted, Some(Truncated::Changed));
+    assert_eq!(batch.restarted, Some(CHANGED));
     assert_eq!(texts(&batch.lines), [text("tests it")]);
 }
 
@@ -313,5 +313,20 @@ proptest! {
             let behind = drain(&mut reader(&dir, line.position));
             prop_assert_eq!(behind.first().map(|next| next.offset >= line.position.offset), behind.first().map(|_| true));
         }
+    }
+}
+
+#[test]
+fn a_position_fits_only_behind_the_line_that_was_read() {
+    let (_scratch, dir) = team();
+    let write = |text: &str| overwrite(inbox_path(&dir), text.as_bytes());
+    let look = |position| fits(&dir, &alice(), position).unwrap();
+    write("one\ntwo\n");
+    let end = count_lines(&dir, &alice(), Position::START).unwrap().end;
+    assert_eq!(end.offset, 8);
+    assert!(look(Position::START) && look(end) && !look(Position { offset: 6, ..end }));
+    for other in ["one\nTWO\nthree\n", "one\n"] {
+        write(other);
+        assert!(!look(end), "{other}");
     }
 }

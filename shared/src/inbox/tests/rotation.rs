@@ -24,7 +24,7 @@ fn what_was_sent_before_a_rename_is_read_before_the_new_file() {
     assert_eq!((texts(&old.lines), old.more), (vec!["sent to the old file".to_owned()], true));
     let new = reader.read_new().unwrap();
     assert_eq!(texts(&new.lines), ["sent to the new file"]);
-    assert_eq!((new.restarted, new.more), (Some(Truncated::Replaced), false));
+    assert_eq!((new.restarted, new.more), (Some(REPLACED), false));
 }
 
 #[test]

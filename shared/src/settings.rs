@@ -96,18 +96,9 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Names of the keys in `team.toml`.
-    pub const KEYS: [&str; 9] = [
-        "durability",
-        "grace",
-        "poll",
-        "decide_within",
-        "shutdown_timeout",
-        "restart_max",
-        "restart_period",
-        "watchdog",
-        "cgroup",
-    ];
+    /// Names of the keys in `team.toml`, separated by blanks.
+    pub const KEYS: &str =
+        "durability grace poll decide_within shutdown_timeout restart_max restart_period watchdog cgroup";
 
     /// Reads the settings of a process that was started with what `team.toml` says in its environment.
     ///

@@ -99,7 +99,7 @@ impl TeamFile {
         let (mut settings, mut tables, mut team) = (DeTable::new(), DeTable::new(), DeTable::new());
         for (key, value) in document {
             let part = match key.get_ref().as_ref() {
-                key if Settings::KEYS.contains(&key) => &mut settings,
+                key if Settings::KEYS.split(' ').any(|it| it == key) => &mut settings,
                 key if TABLES.contains(&key) => &mut tables,
                 _ => &mut team,
             };

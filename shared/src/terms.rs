@@ -154,15 +154,28 @@ pub struct RestartLimit {
     pub period: Duration,
 }
 
-/// What a command of a teammate may do besides reading, while its gate is open.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema, clap::ValueEnum)]
+/// What a command of a teammate may do besides reading, while its gate is open; the narrowest mode first.
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Default,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    clap::ValueEnum,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum SandboxMode {
+    /// Write in a temporary directory of its own only, and reach no network: as with a closed gate.
+    ReadOnly,
     /// Write in its workspace, in a temporary directory of its own, and where it is allowed to by name.
     #[default]
     WorkspaceWrite,
-    /// Write in a temporary directory of its own only, and reach no network: as with a closed gate.
-    ReadOnly,
     /// Whatever the user may do.
     Off,
 }
@@ -174,15 +187,6 @@ impl SandboxMode {
             Self::WorkspaceWrite => "workspace-write",
             Self::ReadOnly => "read-only",
             Self::Off => "off",
-        }
-    }
-
-    /// Returns the mode that lets less be done.
-    pub fn narrower(self, other: Self) -> Self {
-        match (self, other) {
-            (Self::ReadOnly, _) | (_, Self::ReadOnly) => Self::ReadOnly,
-            (Self::WorkspaceWrite, _) | (_, Self::WorkspaceWrite) => Self::WorkspaceWrite,
-            (Self::Off, Self::Off) => Self::Off,
         }
     }
 }

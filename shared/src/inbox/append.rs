@@ -53,9 +53,6 @@ pub enum AppendError {
         /// Why.
         source: io::Error,
     },
-    /// The inbox was replaced at each try. The message may be read all the same.
-    #[error("{} was replaced again and again while a message was appended", .0.display())]
-    Unsettled(PathBuf),
     /// The line was written, but it cannot be seen how it stands there: mostly it will be read.
     #[error("the message was appended to {}, but how it stands there cannot be seen: {source}", .path.display())]
     Unseen {
@@ -88,9 +85,6 @@ impl AppendError {
             Self::TooLarge(_) => Some("write the text to a file in the workspace, and send its path"),
             Self::Short { .. } => {
                 Some("free some space on the disk (or raise the quota), then send it again")
-            }
-            Self::Unsettled(_) => {
-                Some("find out what replaces it; `teamctl inbox` shows whether it is there")
             }
             Self::Unseen { .. } => {
                 Some("look whether it is there (`teamctl inbox`) before you send it again")
@@ -186,7 +180,7 @@ impl Appender {
     ///
     /// # Errors
     /// [`AppendError`]. No reader sees the message then, except that it will be read after
-    /// [`AppendError::Unsynced`], and may be after [`AppendError::Unsettled`] and [`AppendError::Unseen`].
+    /// [`AppendError::Unsynced`], and may be after [`AppendError::Unseen`].
     pub fn append(
         &mut self,
         dir: &TeamDir,
@@ -241,7 +235,8 @@ impl Appender {
                 return Ok(offset);
             }
         }
-        Err(AppendError::Unsettled(dir.path(&self.at)))
+        let source = io::Error::other("another program replaces the inbox again and again");
+        Err(AppendError::Unseen { path: dir.path(&self.at), source })
     }
 
     /// Writes once, and looks back; returns the offset of the line (the last `length` bytes), if it stands well.

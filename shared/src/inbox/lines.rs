@@ -46,14 +46,22 @@ impl<'f> Lines<'f> {
         }
         let next = position.offset;
         let is_long = scanned >= next + MAX_LINE as u64 && scanned <= file.metadata()?.len();
-        let scanned = if is_long { scanned } else { next };
+        Self::read(file, next, if is_long { scanned } else { next }).map(Some)
+    }
+
+    /// Looks at what stands at the start of the file.
+    pub(super) fn open_at_start(file: &'f File) -> io::Result<Self> {
+        Self::read(file, 0, 0)
+    }
+
+    fn read(file: &'f File, next: u64, scanned: u64) -> io::Result<Self> {
         let base = scanned.saturating_sub(TAIL as u64);
+        let size = scanned - base + MAX_INPUT;
         let mut bytes = Vec::with_capacity(FIRST);
         let mut reader = file;
         reader.seek(SeekFrom::Start(base))?;
-        let size = scanned - base + MAX_INPUT;
         let read = reader.take(size).read_to_end(&mut bytes)?;
-        Ok(Some(Self { file, bytes, base, next, scanned, more: read as u64 == size }))
+        Ok(Self { file, bytes, base, next, scanned, more: read as u64 == size })
     }
 
     /// Takes the next whole line.

@@ -40,14 +40,10 @@ const MAX_LINES: usize = 4096;
 pub struct Reader {
     dir: Arc<TeamDir>,
     at: TeamPath,
-    /// Whether it makes the inbox when nothing stands at the path.
-    makes: bool,
     /// The files to read, oldest first, at least one. The last stood at the path when that was last looked at. Those before
     /// it stand there no longer.
     files: VecDeque<Inbox>,
     position: Position,
-    /// The position at which the first file was found to stand at the path no longer, if more was read from it since.
-    left_at: Option<Position>,
     /// The ids that were read; none for a reader that need not know a doubled line.
     seen: Option<HashSet<Uuid>>,
     /// How far the first file has no newline behind the position.
@@ -89,33 +85,13 @@ pub(super) const CHANGED: &str = "was truncated and filled again";
 pub(super) const REPLACED: &str = "was replaced";
 
 impl Reader {
-    /// Opens an inbox, to be read from a position on.
-    ///
-    /// # Errors
-    /// [`ReadError::NoInbox`] if it is not there; [`ReadError::Dir`] if the system refuses.
-    pub fn open(dir: Arc<TeamDir>, owner: &Name, from: Position) -> Result<Self, ReadError> {
-        Self::begin(dir, owner, from, false)
-    }
-
-    /// As [`Reader::open`], for the owner of the inbox: one that is not there is made, now and whenever it is gone.
+    /// Opens an inbox, to be read from a position on. It is made if it is not there, now and whenever it is gone.
     ///
     /// # Errors
     /// [`ReadError::Dir`] if the system refuses.
-    pub fn open_or_make(dir: Arc<TeamDir>, owner: &Name, from: Position) -> Result<Self, ReadError> {
-        Self::begin(dir, owner, from, true)
-    }
-
-    fn begin(dir: Arc<TeamDir>, owner: &Name, from: Position, makes: bool) -> Result<Self, ReadError> {
-        let mut reader = Self {
-            dir,
-            at: TeamPath::inbox(owner),
-            makes,
-            files: VecDeque::new(),
-            position: from,
-            left_at: None,
-            seen: Some(HashSet::new()),
-            scanned: 0,
-        };
+    pub fn open(dir: Arc<TeamDir>, owner: &Name, from: Position) -> Result<Self, ReadError> {
+        let (at, files, seen) = (TeamPath::inbox(owner), VecDeque::new(), Some(HashSet::new()));
+        let mut reader = Self { dir, at, files, position: from, seen, scanned: 0 };
         reader.hold()?;
         Ok(reader)
     }
@@ -142,29 +118,20 @@ impl Reader {
     /// Reads what is new: whole lines, at most about 4 MiB. It never waits.
     ///
     /// # Errors
-    /// [`ReadError::NoInbox`] if nothing stands at the path any more and all of the old file was read;
     /// [`ReadError::Dir`] if the system refuses. The position is then as before, or behind lines that the next call returns.
     pub fn read_new(&mut self) -> Result<Batch, ReadError> {
-        let mut gone = self.follow_path().err();
+        self.follow_path()?;
         let mut replaced = false;
         loop {
             let before = self.position;
             let read = self.read_lines(replaced);
             let mut batch = read.map_err(|source| cannot_read(&self.dir, &self.at, source))?;
-            let stands = self.files.len() == 1 && gone.is_none();
-            if stands || batch.more || batch.restarted.is_some() || batch.position != before {
-                if !stands {
-                    self.left_at.get_or_insert(before);
-                    batch.more = true;
-                }
+            let is_last = self.files.len() == 1;
+            if is_last || batch.more || batch.restarted.is_some() || batch.position != before {
+                batch.more |= !is_last;
                 return Ok(batch);
             }
             // The first file is read to its end.
-            if self.files.len() == 1
-                && let Some(error) = gone.take()
-            {
-                return Err(error);
-            }
             self.files.pop_front();
             (self.scanned, replaced) = (0, true);
         }
@@ -173,7 +140,7 @@ impl Reader {
     /// Takes hold of the file that stands at the path, if that is another one. [`Reader::read_new`] does so first.
     ///
     /// # Errors
-    /// [`ReadError::NoInbox`] if nothing stands there and it does not make inboxes; [`ReadError::Dir`] if the system refuses.
+    /// [`ReadError::Dir`] if the system refuses.
     pub fn follow_path(&mut self) -> Result<(), ReadError> {
         let there = self.dir.identity(&self.at)?;
         match there.is_some() && there == self.files.back().map(|last| last.identity) {
@@ -185,7 +152,7 @@ impl Reader {
     /// Opens what stands at the path. What is made there is held at once: it may be sent to and renamed in the next moment.
     fn hold(&mut self) -> Result<(), ReadError> {
         let file = match open(&self.dir, &self.at) {
-            Err(ReadError::NoInbox(_)) if self.makes => make(&self.dir, &self.at)?,
+            Err(ReadError::NoInbox(_)) => make(&self.dir, &self.at)?,
             opened => opened?,
         };
         let identity = identity_of(&file).map_err(|e| cannot_read(&self.dir, &self.at, e))?;
@@ -206,41 +173,20 @@ impl Reader {
         let mut lines = match Lines::open(file, self.position, self.scanned)? {
             Some(lines) => lines,
             None => {
-                if let Some(copied) = self.copied_up_to(replaced)? {
-                    // The position goes back: the caller has to record it.
-                    (batch.position, batch.repeated) = (copied, true);
-                } else {
-                    batch.restarted = Some(match replaced {
-                        true => REPLACED,
-                        false if file.metadata()?.len() < self.position.offset => TRUNCATED,
-                        false => CHANGED,
-                    });
-                    batch.position = Position::START;
-                }
-                lines_behind(file, batch.position)?
+                batch.restarted = Some(match replaced {
+                    true => REPLACED,
+                    false if file.metadata()?.len() < self.position.offset => TRUNCATED,
+                    false => CHANGED,
+                });
+                batch.position = Position::START;
+                Lines::open_at_start(file)?
             }
         };
-        if replaced {
-            self.left_at = None;
-        }
         take_lines(&mut lines, &mut self.seen, &mut batch)?;
         self.scanned = lines.scanned();
         self.position = batch.position;
         Ok(batch)
     }
-
-    /// Returns where to go on in a file that is a copy of the one before, made before the last lines of that were written;
-    /// none if it is no copy.
-    fn copied_up_to(&self, replaced: bool) -> io::Result<Option<Position>> {
-        let Some(left_at) = self.left_at.filter(|_| replaced) else { return Ok(None) };
-        Ok(fits(&self.files[0].file, left_at)?.then_some(left_at))
-    }
-}
-
-/// Looks at what stands behind a position that fits; the file may have been truncated since.
-fn lines_behind(file: &File, position: Position) -> io::Result<Lines<'_>> {
-    let changed = || io::Error::other("it is changed again and again while it is read");
-    Lines::open(file, position, 0)?.ok_or_else(changed)
 }
 
 /// Fills a batch.

@@ -82,10 +82,10 @@ impl TeamFileError {
         let mut names = message.split('`').skip(1).step_by(2);
         match names.next().filter(|_| message.starts_with("unknown field")) {
             Some(key) => {
-                let hint = advise(key, names.chain(Settings::KEYS).chain(TABLES));
+                let hint = advise(key, names.chain(Settings::KEYS.split(' ')).chain(TABLES));
                 Self { hint, ..Self::wrong(place, format!("unknown key `{key}`")) }
             }
-            None => Self::wrong(place, message),
+            None => Self::wrong(place, &*message),
         }
     }
 

@@ -101,7 +101,7 @@ impl Mailbox {
         seen: Vec<Uuid>,
         waking: Waking,
     ) -> Result<Self, ReadError> {
-        let mut reader = Reader::open_or_make(Arc::clone(&dir), name, cursor)?;
+        let mut reader = Reader::open(Arc::clone(&dir), name, cursor)?;
         seen.into_iter().for_each(|id| reader.seen(id));
         let watch = arm(&dir, name, waking);
         let (name, waiting) = (name.clone(), VecDeque::new());

@@ -25,7 +25,7 @@ impl LeadInbox {
     pub(crate) fn open(dir: Arc<TeamDir>, from: Position) -> Result<Self, ReadError> {
         inbox::create(&dir, &Name::lead())?;
         // It acts on no message, so it need not know a doubled one.
-        let reader = Reader::open_or_make(Arc::clone(&dir), &Name::lead(), from)?.without_memory();
+        let reader = Reader::open(Arc::clone(&dir), &Name::lead(), from)?.without_memory();
         Ok(Self { dir, reader })
     }
 

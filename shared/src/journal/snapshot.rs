@@ -50,7 +50,12 @@ impl Team {
 
     /// Returns the state as a snapshot; none while a derived record still needs its line.
     pub fn snapshot(&self) -> Option<Record> {
-        self.pending_derived.is_empty().then(|| Record::Snapshot(Box::new(self.without_old_requests())))
+        if !self.pending_derived.is_empty() {
+            return None;
+        }
+        // The line says these itself.
+        let own = Self { seq: 0, snapshot_seq: 0, done: 0, ..self.without_old_requests() };
+        Some(Record::Snapshot(Box::new(own)))
     }
 
     /// Tells whether a snapshot holds the members and requests of this state, as they stand.

@@ -37,6 +37,7 @@ fn a_fold_from_any_snapshot_ends_as_the_fold_of_all_lines() {
         let before = fold(&all[..cut]);
         let Some(snapshot) = snapshot_line(&before) else { continue };
         snapshots += 1;
+        assert_eq!(reread(&snapshot), snapshot);
         let (mut from_snapshot, mut live) = (Team::default(), before);
         from_snapshot.apply(&reread(&snapshot)).unwrap();
         live.apply(&snapshot).unwrap();

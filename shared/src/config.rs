@@ -146,7 +146,7 @@ impl Roster {
     /// # Errors
     /// [`ConfigError`] if the file cannot be read or understood.
     pub fn load(dir: &TeamDir) -> Result<Option<Self>, ConfigError> {
-        Self::read(dir, |bytes| json::read(bytes))
+        Self::read(dir, json::read)
     }
 
     /// Reads the roster as far as it concerns one member: the others are left out. What is sent to one of a thousand

@@ -20,7 +20,7 @@ use crate::model_spec::ModelSpec;
 /// What holds for a teammate, as it is recorded when it is spawned.
 ///
 /// It stands in control frames, too: no field may be left out when it is written.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Terms {
     /// What it is for, in the words of the command that spawned it.
     pub role: String,
@@ -50,18 +50,7 @@ pub struct Terms {
 impl Terms {
     /// Returns the terms of a teammate of which nothing is said but where it works.
     pub fn of_workspace(workspace: String) -> Self {
-        Self {
-            role: String::new(),
-            model: ModelSpec::script().to_string(),
-            workspace,
-            plan: false,
-            approve_by: ApproveBy::default(),
-            restart: Restart::default(),
-            instructions: None,
-            sandbox: Sandbox::default(),
-            limits: Limits::default(),
-            bounds: Bounds::default(),
-        }
+        Self { model: ModelSpec::script().to_string(), workspace, ..Self::default() }
     }
 
     /// Returns these terms with what a patch says. Paths are added to the lists.

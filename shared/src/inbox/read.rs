@@ -235,12 +235,10 @@ fn cut_text(line: &[u8]) -> String {
     format!("{}…", text.trim_end_matches(char::REPLACEMENT_CHARACTER))
 }
 
-/// How many lines stand behind a position.
+/// What stands behind a position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Count {
-    /// The whole lines that are not blank, messages or not.
-    pub lines: u64,
-    /// Those of them that are mail: messages that start a turn. What the protocol itself says is not counted.
+    /// How many messages start a turn. What the protocol itself says is not counted.
     pub mail: u64,
     /// The position behind the last whole line.
     pub end: Position,
@@ -260,12 +258,11 @@ pub fn count_lines(dir: &TeamDir, owner: &Name, from: Position) -> Result<Count,
 
 fn count_in(file: &File, owner: &Name, from: Position) -> io::Result<Count> {
     let end = if fits(file, from)? { from } else { Position::START };
-    let (mut count, mut scanned) = (Count { lines: 0, mail: 0, end }, 0);
+    let (mut count, mut scanned) = (Count { mail: 0, end }, 0);
     // A file that is truncated meanwhile has no more lines.
     while let Some(mut lines) = Lines::open(file, count.end, scanned)? {
         while let Some(line) = lines.next()? {
             if let Some(message) = read_line(0, &line) {
-                count.lines += 1;
                 count.mail += u64::from(message.is_ok_and(|message| message.starts_a_turn(owner)));
             }
             count.end = lines.position();

@@ -47,7 +47,7 @@ fn a_torn_tail_of_spaces_does_not_double_the_message() {
     raw(&dir, b"  ");
     send(&dir, "one");
     assert_eq!(read_all(&dir), ["one"]);
-    assert_eq!(count_lines(&dir, &alice(), Position::START).unwrap().lines, 2, "it stands there twice");
+    assert_eq!(count_lines(&dir, &alice(), Position::START).unwrap().mail, 2, "it stands there twice");
 }
 
 #[test]

@@ -44,7 +44,6 @@ impl From<StateError> for CommandError {
     fn from(error: StateError) -> Self {
         match error {
             StateError::Dir(error) => error.into(),
-            StateError::Setting(error) => error.into(),
             StateError::Io { ref source, .. } if source.kind() == ErrorKind::NotFound => {
                 Self::new(ExitCode::Failed, error.to_string()).hint(NO_PARENT)
             }

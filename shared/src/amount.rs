@@ -91,42 +91,30 @@ pub fn parse_memory(text: &str) -> Result<u64, Expected> {
 }
 
 fn time(text: &str) -> Option<Duration> {
-    let (number, unit) = number_and_unit(text)?;
-    let seconds = match unit {
-        "ms" => number / 1000.0,
-        "" | "s" => number,
-        "m" | "min" => number * 60.0,
-        "h" => number * 3600.0,
-        "d" => number * 86_400.0,
-        _ => return None,
-    };
-    (seconds <= LONGEST).then(|| Duration::from_secs_f64(seconds))
+    let units =
+        [("ms", 1e-3), ("", 1.0), ("s", 1.0), ("m", 60.0), ("min", 60.0), ("h", 3600.0), ("d", 86_400.0)];
+    scaled(text, &units).filter(|&seconds| seconds <= LONGEST).map(Duration::from_secs_f64)
 }
 
 fn tokens(text: &str) -> Option<u64> {
-    let (number, unit) = number_and_unit(text)?;
-    let factor = match unit {
-        "" => 1.0,
-        "k" | "K" => 1e3,
-        "m" | "M" => 1e6,
-        _ => return None,
-    };
-    let count = number * factor;
+    let count = scaled(text, &[("", 1.0), ("k", 1e3), ("K", 1e3), ("m", 1e6), ("M", 1e6)])?;
     let is_whole = (count - count.round()).abs() < 1e-6;
     if is_whole { whole(count.round()) } else { None }
 }
 
 fn bytes(text: &str) -> Option<u64> {
+    let text =
+        text.strip_suffix("iB").or_else(|| text.strip_suffix('B')).unwrap_or(text).to_ascii_uppercase();
+    let units =
+        ["", "K", "M", "G", "T"].into_iter().zip(0..).map(|(unit, power)| (unit, 1024_f64.powi(power)));
+    whole(scaled(&text, &units.collect::<Vec<_>>())?)
+}
+
+/// Reads a number with one of these units.
+fn scaled(text: &str, units: &[(&str, f64)]) -> Option<f64> {
     let (number, unit) = number_and_unit(text)?;
-    let factor = match unit.strip_suffix("iB").or_else(|| unit.strip_suffix('B')).unwrap_or(unit) {
-        "" => 1_u64,
-        "k" | "K" => 1 << 10,
-        "m" | "M" => 1 << 20,
-        "g" | "G" => 1 << 30,
-        "t" | "T" => 1 << 40,
-        _ => return None,
-    };
-    whole(number * factor as f64)
+    let (_, factor) = units.iter().find(|(known, _)| *known == unit)?;
+    Some(number * factor)
 }
 
 /// Parts a number from its unit. The number begins and ends with a digit.
@@ -159,7 +147,18 @@ pub(crate) fn written<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     if !deserializer.is_human_readable() {
         return Option::deserialize(deserializer);
     }
-    deserializer.deserialize_any(AmountVisitor(parse)).map(Some)
+    amount(deserializer, parse).map(Some)
+}
+
+/// Reads a value that a person writes as a text or as a number.
+///
+/// # Errors
+/// What is expected in its place.
+pub(crate) fn amount<'de, D: Deserializer<'de>, T>(
+    deserializer: D,
+    parse: fn(&str) -> Result<T, Expected>,
+) -> Result<T, D::Error> {
+    deserializer.deserialize_any(AmountVisitor(parse))
 }
 
 struct AmountVisitor<T>(fn(&str) -> Result<T, Expected>);

@@ -6,7 +6,12 @@ use rustix::time::{ClockId, clock_gettime};
 
 /// Returns the time since the boot, which cannot be set (`CLOCK_MONOTONIC`): it orders what several processes do.
 pub fn since_boot() -> Duration {
-    let now = clock_gettime(ClockId::Monotonic);
+    now(ClockId::Monotonic)
+}
+
+/// Returns what a clock of the kernel shows.
+pub(crate) fn now(clock: ClockId) -> Duration {
+    let now = clock_gettime(clock);
     // It is never negative, and its nanoseconds are fewer than a second.
     Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or(0))
 }

@@ -32,10 +32,8 @@ pub struct Roster {
     #[serde(default)]
     pub team_name: String,
     /// The daemon; null when it ended in order.
-    #[serde(default)]
     pub daemon: Option<Daemon>,
     /// How commands are confined; null where no daemon has said so.
-    #[serde(default)]
     pub sandbox: Option<TeamSandbox>,
     /// Every member that is not forgotten, in the order of their names.
     #[serde(default)]
@@ -49,7 +47,6 @@ pub struct TeamSandbox {
     #[serde(default)]
     pub layers: String,
     /// What cannot be held although a team needs it, as the user has allowed. Null where all is held.
-    #[serde(default)]
     pub weak: Option<String>,
 }
 
@@ -72,13 +69,10 @@ pub struct RosterMember {
     /// Where it stands.
     pub status: MemberStatus,
     /// The process id of its worker; null when it has ended.
-    #[serde(default)]
     pub pid: Option<u32>,
     /// Clock ticks between the boot and the start of that process.
-    #[serde(default)]
     pub start_ticks: Option<u64>,
     /// The cgroup of that process, and which limits it holds; null where it has none of its own.
-    #[serde(default)]
     pub cgroup: Option<Cgroup>,
     /// Which incarnation it is: 1, 2, 3 …
     #[serde(default)]
@@ -107,7 +101,6 @@ pub struct RosterMember {
     #[serde(default)]
     pub activity: String,
     /// The pause in its model call, if it makes one; else null.
-    #[serde(default)]
     pub waiting: Option<Waiting>,
     /// Seconds since 1970, when this incarnation began.
     #[serde(default)]
@@ -119,16 +112,13 @@ pub struct RosterMember {
     #[serde(default)]
     pub spawned_seq: u64,
     /// How it ended; null while it runs.
-    #[serde(default)]
     pub exit: Option<Exit>,
     /// How often the policy has started it again since it was spawned.
     #[serde(default)]
     pub restarts: u32,
     /// How the incarnation before ended; null in a first one, and when this one has ended.
-    #[serde(default)]
     pub last_exit: Option<Exit>,
     /// Since when it does not answer the daemon, seconds since 1970; null while it does, or need not.
-    #[serde(default)]
     pub silent_since: Option<f64>,
 }
 
@@ -156,12 +146,7 @@ impl Roster {
     /// # Errors
     /// [`ConfigError`] if the file cannot be read or understood.
     pub fn load(dir: &TeamDir) -> Result<Option<Self>, ConfigError> {
-        let bytes = match dir.read(&TeamPath::config()) {
-            Ok(bytes) => bytes,
-            Err(error) if error.is_not_found() => return Ok(None),
-            Err(error) => return Err(error.into()),
-        };
-        json::read(&bytes).map(Some).map_err(ConfigError::Malformed)
+        Self::read(dir, json::read)
     }
 
     /// Reads the roster as far as it concerns one member: the others are left out. What is sent to one of a thousand
@@ -170,19 +155,24 @@ impl Roster {
     /// # Errors
     /// As [`Roster::load`].
     pub fn load_one(dir: &TeamDir, name: &Name) -> Result<Option<Self>, ConfigError> {
-        let bytes = match dir.read(&TeamPath::config()) {
-            Ok(bytes) => bytes,
-            Err(error) if error.is_not_found() => return Ok(None),
-            Err(error) => return Err(error.into()),
-        };
-        let one = only(&bytes, name).and_then(|one| serde_json::from_slice(&one).ok());
-        if let Some(roster) = one {
-            return Ok(Some(roster));
+        Self::read(dir, |bytes| {
+            let one = only(bytes, name).and_then(|one| serde_json::from_slice(&one).ok());
+            // Else it does not look as this version writes it.
+            let mut roster: Self = one.map_or_else(|| json::read(bytes), Ok)?;
+            roster.members.retain(|member| member.name == *name);
+            Ok(roster)
+        })
+    }
+
+    fn read(
+        dir: &TeamDir,
+        parse: impl FnOnce(&[u8]) -> serde_json::Result<Self>,
+    ) -> Result<Option<Self>, ConfigError> {
+        match dir.read(&TeamPath::config()) {
+            Ok(bytes) => parse(&bytes).map(Some).map_err(ConfigError::Malformed),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error.into()),
         }
-        // It does not look as this version writes it.
-        let mut roster: Self = json::read(&bytes).map_err(ConfigError::Malformed)?;
-        roster.members.retain(|member| member.name == *name);
-        Ok(Some(roster))
     }
 
     /// Tells whether the process that this roster shows for a member is gone, though the roster does not say so yet.

@@ -66,9 +66,7 @@ impl Environment {
 
     /// Returns a variable or a secret, as text; none if it is not set, or set to nothing.
     pub fn value(&self, name: &str) -> Option<String> {
-        let mut all = self.variables.iter().chain(&self.secrets);
-        let found = all.find(|(known, _)| known == name.as_bytes());
-        found.map(|(_, value)| String::from_utf8_lossy(value).into_owned()).filter(|value| !value.is_empty())
+        self.path(name).map(|value| value.to_string_lossy().into_owned())
     }
 
     /// Returns a variable or a secret as a path, whatever its bytes; none if it is not set, or set to nothing.

@@ -63,12 +63,11 @@ impl AppendLog {
     /// # Errors
     /// [`DirError`] if the system refuses.
     pub fn repair(file: File, dir: &TeamDir, at: &TeamPath, aside: &TeamPath) -> Result<Opened, DirError> {
-        let io = |verb| move |source| DirError::Io { verb, path: dir.path(at), source };
-        let length = file.metadata().map_err(io("look at"))?.len();
-        let whole = end_of_last_line(&file, length).map_err(io("read"))?;
+        let length = file.metadata().map_err(dir.cannot("look at", at))?.len();
+        let whole = end_of_last_line(&file, length).map_err(dir.cannot("read", at))?;
         let log = Self { file, length: whole };
         // It may be new: what is written into it must not lose its file.
-        if log.is_empty() {
+        if whole == 0 {
             dir.sync_folder(at.folder())?;
         }
         let torn = match whole < length {
@@ -89,14 +88,14 @@ impl AppendLog {
         at: &TeamPath,
         aside: &TeamPath,
     ) -> Result<Option<Vec<u8>>, DirError> {
-        let io = |source| DirError::Io { verb: "look at", path: dir.path(at), source };
-        let foreign = self.tail().map_err(io)?;
+        let foreign = self.tail().map_err(dir.cannot("look at", at))?;
         if foreign.iter().all(|&byte| byte == b'\n') {
             self.length += foreign.len() as u64;
             return Ok(None);
         }
         // Another program has written the file anew: which part of it is foreign cannot be known.
-        if end_of_last_line(&self.file, self.length).map_err(io)? != self.length {
+        let end = end_of_last_line(&self.file, self.length).map_err(dir.cannot("look at", at))?;
+        if end != self.length {
             return Ok(None);
         }
         self.cut_tail_off(dir, at, aside).map(Some)
@@ -112,18 +111,17 @@ impl AppendLog {
 
     /// Copies it to `aside`, and cuts it off.
     fn cut_tail_off(&self, dir: &TeamDir, at: &TeamPath, aside: &TeamPath) -> Result<Vec<u8>, DirError> {
-        let io = |verb| move |source| DirError::Io { verb, path: dir.path(at), source };
-        let tail = self.tail().map_err(io("read"))?;
+        let tail = self.tail().map_err(dir.cannot("read", at))?;
         let mut kept = dir.open_file(aside, OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND)?;
         // Its name must last as well; first, so that a refusal leaves no copy at each try.
         dir.sync_folder(aside.folder())?;
         kept.write_all(&[&tail[..], b"\n"].concat())
             .and_then(|()| if mutant::is_on("torn-tail-not-kept") { Ok(()) } else { kept.sync_data() })
-            .map_err(|source| DirError::Io { verb: "keep a torn tail in", path: dir.path(aside), source })?;
+            .map_err(dir.cannot("keep a torn tail in", aside))?;
         self.file
             .set_len(self.length)
             .and_then(|()| self.file.sync_data())
-            .map_err(io("cut the torn tail off"))?;
+            .map_err(dir.cannot("cut the torn tail off", at))?;
         Ok(tail)
     }
 
@@ -134,25 +132,12 @@ impl AppendLog {
     pub fn append(&mut self, lines: &[u8]) -> Result<(), AppendLogError> {
         let torn = self.ends_torn().map_err(AppendLogError::Write)?;
         let lines = if torn { Cow::from([b"\n", lines].concat()) } else { Cow::from(lines) };
-        let written = loop {
-            match self.file.write(&lines) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                other => break other,
-            }
-        };
-        let (written, why) = match written {
-            Ok(written) if written == lines.len() => {
-                self.length = self.file.stream_position().map_err(AppendLogError::Broken)?;
-                return Ok(());
-            }
-            Ok(written) => {
-                let why = format!("only {written} of {} bytes were written (is the disk full?)", lines.len());
-                (written, io::Error::new(io::ErrorKind::StorageFull, why))
-            }
-            Err(error) => (0, error),
-        };
-        self.take_back(written as u64).map_err(AppendLogError::Broken)?;
-        Err(AppendLogError::Write(why))
+        if let Err(ShortWrite { written, source }) = write_once(&self.file, &lines) {
+            self.take_back(written as u64).map_err(AppendLogError::Broken)?;
+            return Err(AppendLogError::Write(source));
+        }
+        self.length = self.file.stream_position().map_err(AppendLogError::Broken)?;
+        Ok(())
     }
 
     /// Tells whether the file ends without a newline, which is not our doing.
@@ -181,16 +166,6 @@ impl AppendLog {
         self.file.sync_data().map_err(AppendLogError::Broken)
     }
 
-    /// Returns the length in bytes.
-    pub fn len(&self) -> u64 {
-        self.length
-    }
-
-    /// Tells whether nothing was ever written.
-    pub fn is_empty(&self) -> bool {
-        self.length == 0
-    }
-
     /// Returns a reader of everything from the start, but for what another program has appended since.
     ///
     /// # Errors
@@ -213,6 +188,31 @@ impl AppendLog {
     /// Returns the file: a worker hands it (and with it the liveness lock) to its shims.
     pub fn file(&self) -> &File {
         &self.file
+    }
+}
+
+/// A write that came up short, by any number of bytes.
+#[derive(Debug)]
+pub(crate) struct ShortWrite {
+    /// How many bytes were written.
+    pub(crate) written: usize,
+    /// Why not all of them.
+    pub(crate) source: io::Error,
+}
+
+/// Writes all bytes with one system call. The rest of a short write is for the caller to decide about.
+pub(crate) fn write_once(mut file: &File, bytes: &[u8]) -> Result<(), ShortWrite> {
+    loop {
+        match file.write(bytes) {
+            Ok(written) if written == bytes.len() => return Ok(()),
+            Ok(written) => {
+                let why = "the disk is full, or a limit was reached";
+                return Err(ShortWrite { written, source: io::Error::new(io::ErrorKind::StorageFull, why) });
+            }
+            // Interrupted means that not one byte was written.
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(source) => return Err(ShortWrite { written: 0, source }),
+        }
     }
 }
 
@@ -261,11 +261,7 @@ fn swap_in(
 ) -> Result<(), DirError> {
     let next = at.with_suffix(".new");
     let mut file = dir.open_file(&next, OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC)?;
-    file.write_all(content).and_then(|()| finish(&file)).map_err(|source| DirError::Io {
-        verb: "write",
-        path: dir.path(&next),
-        source,
-    })?;
+    file.write_all(content).and_then(|()| finish(&file)).map_err(dir.cannot("write", &next))?;
     dir.rename(&next, at)
 }
 
@@ -335,7 +331,7 @@ mod tests {
         let (_scratch, dir) = scratch();
         File::create(dir.path(&TeamPath::journal())).unwrap().write_all(&[b'x'; 10_000]).unwrap();
         let opened = AppendLog::open(&dir, &TeamPath::journal(), &TeamPath::journal_torn()).unwrap();
-        assert!(opened.log.is_empty());
+        assert_eq!(opened.log.length, 0);
         assert_eq!(opened.torn.unwrap().len(), 10_000);
     }
 

@@ -1,9 +1,8 @@
 //! The ids of requests and messages.
 
-use std::borrow::Cow;
 use std::fmt;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -11,8 +10,9 @@ use uuid::Uuid;
 pub const MAX_REQUEST_ID: usize = 64;
 
 /// The id of a request. This project writes 8 lower-case hex digits; 1 to 64 of `[A-Za-z0-9_-]` are read.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
+#[schemars(extend("pattern" = "^[A-Za-z0-9_-]{1,64}$"))]
 pub struct RequestId(String);
 
 /// Why a string is no request id.
@@ -102,16 +102,6 @@ impl Ids for CountingIds {
     fn request(&mut self) -> RequestId {
         self.0 += 1;
         RequestId::from_bits(self.0)
-    }
-}
-
-impl JsonSchema for RequestId {
-    fn schema_name() -> Cow<'static, str> {
-        "RequestId".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$"})
     }
 }
 

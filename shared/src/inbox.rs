@@ -11,21 +11,17 @@
 //! never moves one.
 
 mod append;
-mod check_position;
+mod lines;
 mod read;
 mod rejected;
-mod window;
 
 use crate::mutant;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::{Path, PathBuf};
-use std::str::FromStr;
+use std::path::PathBuf;
 
-use rustix::fs::{AtFlags, OFlags};
-use rustix::io::Errno;
-
+use rustix::fs::OFlags;
 use uuid::Uuid;
 
 use crate::fs::end_of_last_line;
@@ -35,15 +31,14 @@ use crate::position::{Position, TAIL};
 use crate::team_dir::{DirError, TeamDir, TeamPath};
 
 pub use append::{AppendError, Appended, Appender, append, find_appended, sync};
-pub use check_position::{PositionCheck, check_position};
-pub use read::{Batch, Count, InboxLine, Reader, Rejection, Truncated, count_lines, fits};
-pub use rejected::{Rejected, quarantine, reject};
+pub use read::{Batch, Count, InboxLine, Reader, count_lines};
+pub use rejected::{Rejected, RejectedLine, quarantine};
 
 /// How much of a line that is no message is kept as text, in bytes.
 pub const MAX_TEXT: usize = 1024;
 
 /// What a message must outlive before its sender is told that it was sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Durability {
     /// A loss of power: each message is synced.
@@ -51,32 +46,6 @@ pub enum Durability {
     Disk,
     /// Its process: the kernel writes it back when it likes.
     Process,
-}
-
-impl Durability {
-    /// Returns it as it is written.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Disk => "disk",
-            Self::Process => "process",
-        }
-    }
-}
-
-/// A string is no [`Durability`].
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no durability: disk or process")]
-pub struct DurabilityError(String);
-
-impl FromStr for Durability {
-    type Err = DurabilityError;
-    fn from_str(s: &str) -> Result<Self, DurabilityError> {
-        match s {
-            "disk" => Ok(Self::Disk),
-            "process" => Ok(Self::Process),
-            other => Err(DurabilityError(other.to_owned())),
-        }
-    }
 }
 
 /// Why an inbox could not be read. Fits behind "error: ".
@@ -183,6 +152,15 @@ fn find(file: &File, id: Uuid) -> io::Result<Option<Appended>> {
     Ok(None)
 }
 
+/// Tells whether a position still is a place in an inbox: behind the lines that were read, and not truncated or replaced since.
+///
+/// # Errors
+/// [`ReadError::NoInbox`] if it is not there; [`ReadError::Dir`] if the system refuses.
+pub fn fits(dir: &TeamDir, owner: &Name, position: Position) -> Result<bool, ReadError> {
+    let at = TeamPath::inbox(owner);
+    lines::fits(&open(dir, &at)?, position).map_err(|source| cannot_read(dir, &at, source))
+}
+
 /// The end of an inbox, for people.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Last {
@@ -239,22 +217,12 @@ fn open(dir: &TeamDir, at: &TeamPath) -> Result<File, ReadError> {
 }
 
 fn cannot_read(dir: &TeamDir, at: &TeamPath, source: io::Error) -> ReadError {
-    ReadError::Dir(DirError::Io { verb: "read", path: dir.path(at), source })
+    ReadError::Dir(dir.cannot("read", at)(source))
 }
 
 /// Returns device and inode of an open file.
 fn identity_of(file: &File) -> io::Result<(u64, u64)> {
     file.metadata().map(|it| (it.dev(), it.ino()))
-}
-
-/// Returns device and inode of what stands at the path of an inbox, if anything does, with one system call:
-/// it is made for every message. It opens nothing, so a link in the place of the folder is followed and harmless.
-fn identity_at(dir: &TeamDir, at: &TeamPath, path: &Path) -> Result<Option<(u64, u64)>, DirError> {
-    match rustix::fs::statat(dir, path, AtFlags::SYMLINK_NOFOLLOW) {
-        Ok(stat) => Ok(Some((stat.st_dev, stat.st_ino))),
-        Err(Errno::NOENT) => Ok(None),
-        Err(errno) => Err(DirError::Io { verb: "look at", path: dir.path(at), source: errno.into() }),
-    }
 }
 
 /// A look-back leaves an empty line, `echo >>` too: they say nothing.

@@ -18,7 +18,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use self::reader::JournalError;
 use crate::id::RequestId;
+pub use crate::inbox::RejectedLine;
 use crate::json;
 use crate::member::Member;
 use crate::name::Name;
@@ -28,7 +30,7 @@ use crate::request::Request;
 use crate::team_dir::TeamDir;
 
 pub use fold::{FoldError, MemberState, Team};
-pub use snapshot::{SNAPSHOT_LINES, Snapshot, SnapshotMember, Tail};
+pub use snapshot::SNAPSHOT_LINES;
 
 /// The version of the journal that is written; it stands in the first line.
 pub const VERSION: u32 = 1;
@@ -56,26 +58,15 @@ pub struct Line {
 /// Reads the whole lines of a journal, each with its number; a torn last line is not there yet. Blank ones are left out.
 ///
 /// # Errors
-/// The number of a line that cannot be read, its text, and why.
-pub fn read_lines(journal: &[u8]) -> impl Iterator<Item = Result<(usize, Line), Unreadable<'_>>> {
+/// [`JournalError`] with the number of a line that cannot be read, and why.
+pub fn read_lines(journal: &[u8]) -> impl Iterator<Item = Result<(usize, Line), JournalError>> {
     let whole = journal.iter().rposition(|&byte| byte == b'\n').unwrap_or(0);
     let numbered =
         journal[..whole].split(|&byte| byte == b'\n').zip(1..).filter(|(line, _)| !line.is_empty());
     numbered.map(|(text, number)| match json::read(text) {
         Ok(line) => Ok((number, line)),
-        Err(error) => Err(Unreadable { number, text, why: error.to_string() }),
+        Err(error) => Err(JournalError::of_line(number, text, &error)),
     })
-}
-
-/// A line of a journal that cannot be read.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unreadable<'a> {
-    /// Its number: 1, 2, 3 …
-    pub number: usize,
-    /// What it says.
-    pub text: &'a [u8],
-    /// Why it cannot be read.
-    pub why: String,
 }
 
 /// What was decided, with the record as it stands after it.
@@ -89,7 +80,7 @@ pub enum Record {
     /// Of a request.
     Request(Box<RequestRecord>),
     /// Of everything, as it stands: it decides nothing.
-    Snapshot(Box<Snapshot>),
+    Snapshot(Box<Team>),
 }
 
 /// A decision about the team.
@@ -111,17 +102,6 @@ pub struct TeamRecord {
     #[serde(default, skip_serializing_if = "Vec::is_empty", with = "tells")]
     #[schemars(with = "Vec<tells::Written>")]
     pub tell: Vec<Notice>,
-}
-
-/// A line of the lead's inbox that was no message.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct RejectedLine {
-    /// Where it begins.
-    pub offset: u64,
-    /// Why it is no message.
-    pub reason: String,
-    /// Its text, shortened.
-    pub line: String,
 }
 
 /// What happens to a team.
@@ -159,14 +139,16 @@ pub struct Daemon {
 impl Daemon {
     /// Tells whether it is known to serve this directory, and not one of which this is a copy.
     pub fn is_of(&self, dir: &TeamDir) -> bool {
-        let here = dir.id();
-        self.directory.as_ref().is_some_and(|there| here.is_ok_and(|here| here == *there))
+        self.serves(dir) == Some(true)
     }
 
     /// Tells whether it serves another directory, of which this one is a copy.
     pub fn is_of_another(&self, dir: &TeamDir) -> bool {
-        let here = dir.id();
-        self.directory.as_ref().is_some_and(|there| here.is_ok_and(|here| here != *there))
+        self.serves(dir) == Some(false)
+    }
+
+    fn serves(&self, dir: &TeamDir) -> Option<bool> {
+        Some(*self.directory.as_ref()? == dir.id().ok()?)
     }
 }
 

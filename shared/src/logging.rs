@@ -53,9 +53,8 @@ pub fn open(dir: &TeamDir, log: &TeamPath) -> Result<File, DirError> {
 }
 
 fn start_anew_if_large(dir: &TeamDir, log: &TeamPath) -> Result<(), DirError> {
-    let io = |source| DirError::Io { verb: "start anew", path: dir.path(log), source };
     let stderr = rustix::stdio::stderr();
-    let now = rustix::fs::fstat(stderr).map_err(|errno| io(errno.into()))?;
+    let now = rustix::fs::fstat(stderr).map_err(dir.cannot("start anew", log))?;
     let is_large = u64::try_from(now.st_size).is_ok_and(|size| size >= MAX_SIZE);
     if !is_large || dir.identity(log)? != Some((now.st_dev, now.st_ino)) {
         return Ok(());
@@ -65,9 +64,9 @@ fn start_anew_if_large(dir: &TeamDir, log: &TeamPath) -> Result<(), DirError> {
     // Standard output of a daemon leads there, too.
     let same = |fd| rustix::fs::fstat(fd).is_ok_and(|it| (it.st_dev, it.st_ino) == (now.st_dev, now.st_ino));
     if same(rustix::stdio::stdout()) {
-        rustix::stdio::dup2_stdout(&next).map_err(|errno| io(errno.into()))?;
+        rustix::stdio::dup2_stdout(&next).map_err(dir.cannot("start anew", log))?;
     }
-    rustix::stdio::dup2_stderr(&next).map_err(|errno| io(errno.into()))
+    rustix::stdio::dup2_stderr(&next).map_err(dir.cannot("start anew", log))
 }
 
 /// Reads a level (`debug`), or levels by module (`teamd_worker=debug,info`).

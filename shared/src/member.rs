@@ -12,7 +12,7 @@ use crate::position::Position;
 use crate::process::Identity;
 
 pub use exit::{Emptied, Ending, Exit};
-pub use phase::{End, Impossible, Phase, PhaseEvent};
+pub use phase::{End, Phase};
 pub use status::{Doing, MemberStatus, Waiting};
 
 pub use crate::terms::{

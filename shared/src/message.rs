@@ -63,8 +63,9 @@ pub struct Message {
     pub extra: Map<String, Value>,
 }
 
-/// What a message says beyond the common fields.
-#[derive(Debug, Clone, PartialEq)]
+/// What a message says beyond the common fields, as it is written.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
 pub enum Body {
     /// To one receiver.
     Message,
@@ -90,6 +91,7 @@ pub enum Body {
         /// Why, or why not.
         reason: String,
         /// Who decided.
+        #[serde(skip_serializing_if = "Option::is_none")]
         answered_by: Option<AnsweredBy>,
     },
     /// The lead asks for a plan; the gate is closed. It is no request: no id, no state.
@@ -129,8 +131,10 @@ pub enum Body {
         unread: u64,
     },
     /// A type that this version does not know: delivered as text.
+    #[serde(untagged)]
     Unknown {
         /// The type as it was written.
+        #[serde(rename = "type")]
         kind: String,
     },
 }

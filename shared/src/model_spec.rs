@@ -3,8 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::de::Error;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
 /// Who answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -32,7 +31,8 @@ impl Provider {
 }
 
 /// A model and who serves it.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct ModelSpec {
     /// Who serves it.
     pub provider: Provider,
@@ -78,17 +78,17 @@ impl FromStr for ModelSpec {
     }
 }
 
-impl Serialize for ModelSpec {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
+impl TryFrom<String> for ModelSpec {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse().map_err(|error: UnknownModel| format!("{error}: {}", error.hint()))
     }
 }
 
-impl<'de> Deserialize<'de> for ModelSpec {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        text.parse()
-            .map_err(|error: UnknownModel| D::Error::custom(format_args!("{error}: {}", error.hint())))
+impl From<ModelSpec> for String {
+    fn from(spec: ModelSpec) -> Self {
+        spec.to_string()
     }
 }
 

@@ -1,10 +1,9 @@
 //! The names of members: validated once, here, at every entry.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Names that no member may take, since messages and commands use them for something else.
@@ -13,11 +12,15 @@ pub const RESERVED: [&str; 4] = ["lead", "user", "all", "teamd"];
 /// The longest name, in bytes.
 pub const MAX_LEN: usize = 32;
 
+/// How much of a string that is no name is shown, in characters: an error about a hostile one stays one readable line.
+const SHOWN: usize = 64;
+
 /// The name of a member: `[a-z0-9][a-z0-9_-]{0,31}`, and none of [`RESERVED`] unless made by [`Name::lead`].
 ///
 /// Since it holds no `/`, no `.` and no upper case, it is safe as a file name on every file system.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
+#[schemars(extend("pattern" = "^[a-z0-9][a-z0-9_-]{0,31}$", "not" = {"enum": ["user", "all", "teamd"]}))]
 pub struct Name(String);
 
 /// Why a string is no name.
@@ -72,18 +75,12 @@ impl Name {
             }
             [] => false,
         };
-        if fits { Ok(Self(name.to_owned())) } else { Err(NameError::IllFormed(shortened(name))) }
+        if fits {
+            Ok(Self(name.to_owned()))
+        } else {
+            Err(NameError::IllFormed(name.chars().take(SHOWN).collect()))
+        }
     }
-}
-
-/// Keeps an error about a hostile name to one readable line.
-fn shortened(name: &str) -> String {
-    if name.chars().count() <= 64 {
-        return name.to_owned();
-    }
-    let mut head: String = name.chars().take(64).collect();
-    head.push('…');
-    head
 }
 
 impl fmt::Display for Name {
@@ -115,16 +112,6 @@ impl TryFrom<String> for Name {
 impl From<Name> for String {
     fn from(name: Name) -> Self {
         name.0
-    }
-}
-
-impl JsonSchema for Name {
-    fn schema_name() -> Cow<'static, str> {
-        "Name".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"type": "string", "pattern": "^[a-z0-9][a-z0-9_-]{0,31}$", "not": {"enum": ["user", "all", "teamd"]}})
     }
 }
 

@@ -8,9 +8,11 @@ use std::io;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, WaitOptions, waitpid};
-use rustix::time::{ClockId, clock_gettime};
+use rustix::time::ClockId;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::clock;
 
 pub use children::{children_by_parent, children_of};
 pub use handle::{How, ProcessHandle};
@@ -58,7 +60,7 @@ impl Identity {
     pub fn reap(&self) -> How {
         // A child that is not reaped keeps its pid: this looks at no other process.
         let is_it = Stat::of(self.pid).is_ok_and(|stat| stat.start_ticks == self.start_ticks);
-        let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw).filter(|_| is_it);
+        let pid = pid_of(self.pid).filter(|_| is_it);
         match pid.map(|pid| waitpid(Some(pid), WaitOptions::NOHANG)) {
             Some(Ok(Some((_, status)))) => {
                 How { code: status.exit_status(), signal: status.terminating_signal(), ours: true }
@@ -87,14 +89,10 @@ impl Identity {
     pub fn is_alive(&self) -> bool {
         self.runs().unwrap_or(true)
     }
-}
 
-impl Identity {
     /// Returns how long ago the process was started; nothing if the kernel does not tell its clock.
     pub fn age(&self) -> Duration {
-        let now = clock_gettime(ClockId::Boottime);
-        let now = Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or(0));
-        now.saturating_sub(ticks(self.start_ticks))
+        clock::now(ClockId::Boottime).saturating_sub(ticks(self.start_ticks))
     }
 }
 
@@ -169,6 +167,10 @@ impl Stat {
     }
 }
 
+fn pid_of(pid: u32) -> Option<Pid> {
+    i32::try_from(pid).ok().and_then(Pid::from_raw)
+}
+
 fn gone(pid: u32) -> io::Error {
     io::Error::new(io::ErrorKind::NotFound, format!("process {pid} has ended"))
 }
@@ -176,7 +178,7 @@ fn gone(pid: u32) -> io::Error {
 /// Kills a child of this process, and reaps it if it has ended. Returns false if it runs and may not be killed: it is a
 /// process of another user by now.
 pub fn kill_child(pid: u32) -> bool {
-    let Some(child) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return true };
+    let Some(child) = pid_of(pid) else { return true };
     let killed = rustix::process::kill_process(child, Signal::KILL);
     if let Err(errno) = killed {
         tracing::debug!("cannot kill the orphan {pid}: {errno}");
@@ -186,7 +188,7 @@ pub fn kill_child(pid: u32) -> bool {
 
 /// Reaps a child of this process if it has ended, and tells whether it had.
 pub fn reap_child(pid: u32) -> bool {
-    let Some(child) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return false };
+    let Some(child) = pid_of(pid) else { return false };
     match waitpid(Some(child), WaitOptions::NOHANG) {
         Ok(ended) => ended.is_some(),
         Err(errno) => {

@@ -5,57 +5,47 @@
 
 use std::time::Duration;
 
+use clap::ValueEnum;
 use serde::{Deserialize, Deserializer};
 
-use crate::amount::{parse_count, parse_duration, parse_period, parse_watchdog, written};
+use crate::amount::{amount, parse_count, parse_duration, parse_period, parse_watchdog};
 use crate::cgroup;
 use crate::inbox::Durability;
-use crate::member::RestartLimit;
+use crate::terms::{RestartLimit, set};
 
 /// Looks a variable up, in the environment of a process or in one that came with a command.
 pub type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// What can be set. Each field names its variable; in `team.toml` it is called as the field is.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// What can be set. Each field names its variable; in `team.toml` it is called as the field is. What the file does not say is
+/// as by default.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 pub struct Settings {
     /// `TEAM_DURABILITY`: `disk` (default) syncs each message, `process` leaves it to the kernel.
     pub durability: Durability,
     /// `TEAM_GRACE`: time between the steps of the termination ladder (default 10 s).
+    #[serde(deserialize_with = "duration")]
     pub grace: Duration,
     /// `TEAM_POLL`: `1` looks at files on a timer instead of waiting for events.
     pub poll: bool,
     /// `TEAM_DECIDE_WITHIN`: how long a model may take to answer a shutdown (default 30 s).
+    #[serde(deserialize_with = "duration")]
     pub decide_within: Duration,
     /// `TEAM_SHUTDOWN_TIMEOUT`: how long `teamctl shutdown` waits (default 120 s).
+    #[serde(deserialize_with = "duration")]
     pub shutdown_timeout: Duration,
-    /// `TEAM_RESTART_MAX`, `TEAM_RESTART_PERIOD`: how often a worker that crashed is started again (default 3 in 60 s).
-    pub restart: RestartLimit,
+    /// `TEAM_RESTART_MAX`: how often a worker that crashed is started again within the period (default 3).
+    #[serde(deserialize_with = "count")]
+    pub restart_max: u32,
+    /// `TEAM_RESTART_PERIOD`: that period (default 60 s).
+    #[serde(deserialize_with = "period")]
+    pub restart_period: Duration,
     /// `TEAM_WATCHDOG`: how long a worker that should respond may be silent before the daemon tells the lead, and as long
     /// again before the daemon kills it (default 60 s); none: `off`.
+    #[serde(deserialize_with = "watchdog")]
     pub watchdog: Option<Duration>,
     /// `TEAM_CGROUP`: `auto` (default) gives each incarnation a cgroup where the daemon may make them; `off` never.
     pub cgroup: cgroup::Use,
-}
-
-/// What one source says of the settings; what is not said is none.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct SettingsPatch {
-    durability: Option<Durability>,
-    #[serde(deserialize_with = "duration")]
-    grace: Option<Duration>,
-    poll: Option<bool>,
-    #[serde(deserialize_with = "duration")]
-    decide_within: Option<Duration>,
-    #[serde(deserialize_with = "duration")]
-    shutdown_timeout: Option<Duration>,
-    #[serde(deserialize_with = "count")]
-    restart_max: Option<u32>,
-    #[serde(deserialize_with = "period")]
-    restart_period: Option<Duration>,
-    #[serde(deserialize_with = "watchdog")]
-    watchdog: Option<Option<Duration>>,
-    cgroup: Option<cgroup::Use>,
 }
 
 /// Model calls for one piece of work, where nothing says how many.
@@ -89,42 +79,6 @@ pub(crate) fn variable<T>(
     }
 }
 
-impl SettingsPatch {
-    /// Names of the keys in `team.toml`.
-    pub const KEYS: [&str; 9] = [
-        "durability",
-        "grace",
-        "poll",
-        "decide_within",
-        "shutdown_timeout",
-        "restart_max",
-        "restart_period",
-        "watchdog",
-        "cgroup",
-    ];
-
-    fn of_environment(lookup: Lookup<'_>) -> Result<Self, SettingError> {
-        let poll = |text: &str| match text {
-            "0" => Ok(false),
-            "1" => Ok(true),
-            _ => Err("0 or 1"),
-        };
-        Ok(Self {
-            durability: variable(lookup, "TEAM_DURABILITY", |text| {
-                text.parse().map_err(|_| "disk or process")
-            })?,
-            grace: variable(lookup, "TEAM_GRACE", parse_duration)?,
-            poll: variable(lookup, "TEAM_POLL", poll)?,
-            decide_within: variable(lookup, "TEAM_DECIDE_WITHIN", parse_duration)?,
-            shutdown_timeout: variable(lookup, "TEAM_SHUTDOWN_TIMEOUT", parse_duration)?,
-            restart_max: variable(lookup, "TEAM_RESTART_MAX", parse_count)?,
-            restart_period: variable(lookup, "TEAM_RESTART_PERIOD", parse_period)?,
-            watchdog: variable(lookup, "TEAM_WATCHDOG", parse_watchdog)?,
-            cgroup: variable(lookup, "TEAM_CGROUP", |text| text.parse().map_err(|_| "auto or off"))?,
-        })
-    }
-}
-
 impl Default for Settings {
     fn default() -> Self {
         Self {
@@ -133,7 +87,8 @@ impl Default for Settings {
             poll: false,
             decide_within: Duration::from_secs(30),
             shutdown_timeout: Duration::from_secs(120),
-            restart: RestartLimit::default(),
+            restart_max: 3,
+            restart_period: Duration::from_secs(60),
             watchdog: Some(Duration::from_secs(60)),
             cgroup: cgroup::Use::default(),
         }
@@ -141,6 +96,10 @@ impl Default for Settings {
 }
 
 impl Settings {
+    /// Names of the keys in `team.toml`, separated by blanks.
+    pub const KEYS: &str =
+        "durability grace poll decide_within shutdown_timeout restart_max restart_period watchdog cgroup";
+
     /// Reads the settings of a process that was started with what `team.toml` says in its environment.
     ///
     /// # Errors
@@ -153,26 +112,29 @@ impl Settings {
     ///
     /// # Errors
     /// [`SettingError`] for the first variable with a wrong value.
-    pub fn with_environment(self, lookup: Lookup<'_>) -> Result<Self, SettingError> {
-        Ok(self.with(&SettingsPatch::of_environment(lookup)?))
+    pub fn with_environment(mut self, lookup: Lookup<'_>) -> Result<Self, SettingError> {
+        let poll = |text: &str| match text {
+            "0" => Ok(false),
+            "1" => Ok(true),
+            _ => Err("0 or 1"),
+        };
+        let durability = |text: &str| Durability::from_str(text, false).map_err(|_| "disk or process");
+        let cgroup = |text: &str| text.parse().map_err(|_| "auto or off");
+        set(&mut self.durability, variable(lookup, "TEAM_DURABILITY", durability)?);
+        set(&mut self.grace, variable(lookup, "TEAM_GRACE", parse_duration)?);
+        set(&mut self.poll, variable(lookup, "TEAM_POLL", poll)?);
+        set(&mut self.decide_within, variable(lookup, "TEAM_DECIDE_WITHIN", parse_duration)?);
+        set(&mut self.shutdown_timeout, variable(lookup, "TEAM_SHUTDOWN_TIMEOUT", parse_duration)?);
+        set(&mut self.restart_max, variable(lookup, "TEAM_RESTART_MAX", parse_count)?);
+        set(&mut self.restart_period, variable(lookup, "TEAM_RESTART_PERIOD", parse_period)?);
+        set(&mut self.watchdog, variable(lookup, "TEAM_WATCHDOG", parse_watchdog)?);
+        set(&mut self.cgroup, variable(lookup, "TEAM_CGROUP", cgroup)?);
+        Ok(self)
     }
 
-    /// Returns these settings with what a patch says.
-    #[must_use]
-    pub fn with(self, patch: &SettingsPatch) -> Self {
-        Self {
-            durability: patch.durability.unwrap_or(self.durability),
-            grace: patch.grace.unwrap_or(self.grace),
-            poll: patch.poll.unwrap_or(self.poll),
-            decide_within: patch.decide_within.unwrap_or(self.decide_within),
-            shutdown_timeout: patch.shutdown_timeout.unwrap_or(self.shutdown_timeout),
-            restart: RestartLimit {
-                max: patch.restart_max.unwrap_or(self.restart.max),
-                period: patch.restart_period.unwrap_or(self.restart.period),
-            },
-            watchdog: patch.watchdog.unwrap_or(self.watchdog),
-            cgroup: patch.cgroup.unwrap_or(self.cgroup),
-        }
+    /// Returns how often a worker that crashed is started again.
+    pub fn restart(&self) -> RestartLimit {
+        RestartLimit { max: self.restart_max, period: self.restart_period }
     }
 
     /// Returns the variables that give the daemon or a worker the same settings: those that differ from the default.
@@ -184,38 +146,38 @@ impl Settings {
     fn all_variables(&self) -> [(&'static str, String); 7] {
         let time = |time: Duration| format!("{}s", time.as_secs_f64());
         [
-            ("TEAM_DURABILITY", self.durability.as_str().to_owned()),
+            ("TEAM_DURABILITY", format!("{:?}", self.durability).to_lowercase()),
             ("TEAM_GRACE", time(self.grace)),
             ("TEAM_POLL", u8::from(self.poll).to_string()),
-            ("TEAM_RESTART_MAX", self.restart.max.to_string()),
-            ("TEAM_RESTART_PERIOD", time(self.restart.period)),
+            ("TEAM_RESTART_MAX", self.restart_max.to_string()),
+            ("TEAM_RESTART_PERIOD", time(self.restart_period)),
             ("TEAM_WATCHDOG", self.watchdog.map_or_else(|| "off".to_owned(), time)),
             ("TEAM_CGROUP", self.cgroup.as_str().to_owned()),
         ]
     }
 }
 
-fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
-    written(deserializer, parse_duration)
+fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    amount(deserializer, parse_duration)
 }
 
-fn period<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
-    written(deserializer, parse_period)
+fn period<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    amount(deserializer, parse_period)
 }
 
-fn count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
-    written(deserializer, parse_count)
+fn count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+    amount(deserializer, parse_count)
 }
 
-fn watchdog<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<Duration>>, D::Error> {
-    written(deserializer, parse_watchdog)
+fn watchdog<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    amount(deserializer, parse_watchdog)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn patch(text: &str) -> SettingsPatch {
+    fn file(text: &str) -> Settings {
         toml::from_str(text).unwrap()
     }
 
@@ -224,13 +186,16 @@ mod tests {
         let lookup = |name: &str| (name == "TEAM_POLL").then(|| "yes".into());
         let error = Settings::default().with_environment(&lookup).unwrap_err();
         assert_eq!(error.to_string(), "TEAM_POLL=\"yes\" is not 0 or 1");
+        let lookup = |name: &str| (name == "TEAM_DURABILITY").then(|| "sync".into());
+        let error = Settings::default().with_environment(&lookup).unwrap_err();
+        assert_eq!(error.to_string(), "TEAM_DURABILITY=\"sync\" is not disk or process");
         assert_eq!(Settings::default().with_environment(&|_| None), Ok(Settings::default()));
     }
 
     #[test]
     fn the_environment_goes_before_the_file_and_the_file_before_the_default() {
         let lookup = |name: &str| (name == "TEAM_GRACE").then(|| "4s".into());
-        let settings = Settings::default().with(&patch("grace = 3\npoll = true\n"));
+        let settings = file("grace = 3\npoll = true\n");
         let settings = settings.with_environment(&lookup).unwrap();
         assert_eq!((settings.grace, settings.poll), (Duration::from_secs(4), true));
         assert_eq!(settings.durability, Durability::Disk);
@@ -238,10 +203,10 @@ mod tests {
 
     #[test]
     fn what_is_handed_on_is_read_as_the_same() {
-        let settings = Settings::default().with(&patch(
+        let settings = file(
             "grace = 0.25\npoll = true\ndurability = 'process'\nrestart_max = 5\nrestart_period = '2m'\nwatchdog = 'off'\ncgroup = 'off'\n",
-        ));
-        assert_eq!(settings.restart, RestartLimit { max: 5, period: Duration::from_secs(120) });
+        );
+        assert_eq!(settings.restart(), RestartLimit { max: 5, period: Duration::from_secs(120) });
         assert_eq!((settings.watchdog, settings.cgroup), (None, cgroup::Use::Off));
         let variables = settings.variables();
         let lookup =

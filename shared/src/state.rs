@@ -17,7 +17,6 @@ use serde::de::DeserializeOwned;
 use uuid::Uuid;
 
 use crate::environment::Environment;
-use crate::settings::SettingError;
 use crate::team_dir::{DIR_MODE, DirError, FILE_MODE};
 
 /// What could not be done with the state directory, or with what an entry of it is about. Fits behind "error: ".
@@ -36,9 +35,6 @@ pub enum StateError {
     /// The team directory.
     #[error(transparent)]
     Dir(#[from] DirError),
-    /// A path in `team.toml`.
-    #[error(transparent)]
-    Setting(#[from] SettingError),
 }
 
 impl StateError {

@@ -18,6 +18,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, ResolveFlags, Stat, StatxFlags};
+use rustix::io::Errno;
 
 pub use apart::place_apart;
 pub use error::DirError;
@@ -41,6 +42,9 @@ pub const TEAM: &str = ".team";
 
 /// The link in a team directory that lies outside its workspace; it says where that is. Nothing follows it.
 pub const WORKSPACE_LINK: &str = "workspace";
+
+/// How a folder is opened.
+const FOLDER_FLAGS: OFlags = OFlags::DIRECTORY.union(OFlags::RDONLY).union(OFlags::CLOEXEC);
 
 /// What tells a file from what was at its path before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,24 +70,14 @@ impl TeamDir {
     /// # Errors
     /// [`DirError`] if it is missing, no directory, or another user's.
     pub fn open(path: &Path) -> Result<Self, DirError> {
-        let io = |source: rustix::io::Errno| match source {
-            rustix::io::Errno::NOENT => DirError::Missing(path.to_owned()),
-            rustix::io::Errno::NOTDIR => DirError::NotADirectory(path.to_owned()),
-            other => DirError::Io { verb: "open", path: path.to_owned(), source: other.into() },
+        let io = |source: Errno| match source {
+            Errno::NOENT => DirError::Missing(path.to_owned()),
+            Errno::NOTDIR => DirError::NotADirectory(path.to_owned()),
+            other => DirError::io("open", path)(other),
         };
-        let fd = rustix::fs::openat(
-            CWD,
-            path,
-            OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC,
-            Mode::empty(),
-        )
-        .map_err(io)?;
+        let fd = rustix::fs::openat(CWD, path, FOLDER_FLAGS, Mode::empty()).map_err(io)?;
         belongs_to_this_user(&rustix::fs::fstat(&fd).map_err(io)?, || path.to_owned())?;
-        let root = path.canonicalize().map_err(|source| DirError::Io {
-            verb: "resolve",
-            path: path.to_owned(),
-            source,
-        })?;
+        let root = path.canonicalize().map_err(DirError::io("resolve", path))?;
         apart::check(path, &root)?;
         Ok(Self { root, fd })
     }
@@ -99,20 +93,20 @@ impl TeamDir {
         Ok(dir)
     }
 
-    /// Makes the folders that are missing. All that is there is for this user alone from now on: who can write there
-    /// commands the team.
+    /// Makes the folders that are missing. The directory and its folders are for this user alone from now on: who can write
+    /// there commands the team.
     ///
     /// # Errors
     /// [`DirError`] if something cannot be made.
     pub fn furnish(&self) -> Result<(), DirError> {
-        close_to_others(self.fd.as_fd(), &self.root)?;
+        self.restore_mode(None)?;
         // Its maker may have been killed before it was synced.
         if self.identity(&TeamPath::journal())?.is_none() {
             self.sync_above()?;
         }
         for folder in FOLDERS {
             make_dir(self.fd.as_fd(), Path::new(folder), &self.root.join(folder))?;
-            close_to_others(self.open_folder(folder)?.as_fd(), &self.root.join(folder))?;
+            self.restore_mode(Some(&TeamPath::top(folder)))?;
         }
         self.sync_folder(None)
     }
@@ -122,25 +116,20 @@ impl TeamDir {
     /// # Errors
     /// [`DirError`] if the system refuses.
     pub fn sync_folder(&self, folder: Option<&'static str>) -> Result<(), DirError> {
-        let synced = match folder {
-            Some(folder) => rustix::fs::fsync(self.open_folder(folder)?),
-            None => rustix::fs::fsync(&self.fd),
-        };
-        let path = || folder.map_or_else(|| self.root.clone(), |folder| self.root.join(folder));
-        synced.map_err(|errno| DirError::Io { verb: "sync", path: path(), source: errno.into() })
+        let opened = self.open_folder(folder)?;
+        let path = self.root.join(folder.unwrap_or_default());
+        rustix::fs::fsync(opened).map_err(DirError::io("sync", &path))
     }
 
     /// The same for the directory itself.
     pub(crate) fn sync_above(&self) -> Result<(), DirError> {
-        let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
-        let synced = match rustix::fs::openat(&self.fd, "..", flags, Mode::empty()) {
+        let synced = match rustix::fs::openat(&self.fd, "..", FOLDER_FLAGS, Mode::empty()) {
             Ok(above) => rustix::fs::fsync(above),
             // A user who may make something there need not be allowed to read it.
-            Err(rustix::io::Errno::ACCESS) => rustix::fs::syncfs(&self.fd),
+            Err(Errno::ACCESS) => rustix::fs::syncfs(&self.fd),
             Err(errno) => Err(errno),
         };
-        let path = || self.root.clone();
-        synced.map_err(|errno| DirError::Io { verb: "sync what holds", path: path(), source: errno.into() })
+        synced.map_err(DirError::io("sync what holds", &self.root))
     }
 
     /// Tells whether the directory still is where it was opened, neither moved nor replaced.
@@ -196,13 +185,11 @@ impl TeamDir {
         let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let fd = match self.open_at_once(at, flags) {
             Some(fd) => fd,
-            None => rustix::fs::openat(
-                self.folder_of(at)?,
-                at.file.as_str(),
-                flags,
-                Mode::from_raw_mode(FILE_MODE),
-            )
-            .map_err(|errno| self.explain("open", at, errno))?,
+            None => {
+                let (folder, mode) = (self.open_folder(at.folder)?, Mode::from_raw_mode(FILE_MODE));
+                rustix::fs::openat(folder, at.file.as_str(), flags, mode)
+                    .map_err(|errno| self.explain("open", at, errno))?
+            }
         };
         let stat = rustix::fs::fstat(&fd).map_err(|errno| self.explain("look at", at, errno))?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
@@ -227,11 +214,7 @@ impl TeamDir {
     pub fn read(&self, at: &TeamPath) -> Result<Vec<u8>, DirError> {
         let mut file = self.open_file(at, OFlags::RDONLY)?;
         let mut bytes = Vec::new();
-        io::Read::read_to_end(&mut file, &mut bytes).map_err(|source| DirError::Io {
-            verb: "read",
-            path: self.path(at),
-            source,
-        })?;
+        io::Read::read_to_end(&mut file, &mut bytes).map_err(self.cannot("read", at))?;
         Ok(bytes)
     }
 
@@ -243,19 +226,19 @@ impl TeamDir {
         Ok(self.stamp(at)?.map(|stamp| stamp.identity))
     }
 
-    /// Returns by what a file can be told from what was there before, if anything is there.
+    /// Returns by what a file can be told from what was there before, if anything is there. It takes one system call: it is
+    /// made for every message. It opens nothing, so a link in the place of a folder is followed and harmless.
     ///
     /// # Errors
     /// [`DirError`] if the system refuses to look.
     pub fn stamp(&self, at: &TeamPath) -> Result<Option<Stamp>, DirError> {
-        let folder = self.folder_of(at)?;
-        match rustix::fs::statat(&folder, at.file.as_str(), AtFlags::SYMLINK_NOFOLLOW) {
+        match rustix::fs::statat(&self.fd, at.relative(), AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok(Some(Stamp {
                 identity: (stat.st_dev, stat.st_ino),
                 size: stat.st_size,
                 modified: (stat.st_mtime, stat.st_mtime_nsec),
             })),
-            Err(rustix::io::Errno::NOENT) => Ok(None),
+            Err(Errno::NOENT) => Ok(None),
             Err(errno) => Err(self.explain("look at", at, errno)),
         }
     }
@@ -265,7 +248,8 @@ impl TeamDir {
     /// # Errors
     /// [`DirError`] if the system refuses.
     pub fn rename(&self, from: &TeamPath, to: &TeamPath) -> Result<(), DirError> {
-        rustix::fs::renameat(self.folder_of(from)?, from.file.as_str(), self.folder_of(to)?, to.file.as_str())
+        let (old, new) = (self.open_folder(from.folder)?, self.open_folder(to.folder)?);
+        rustix::fs::renameat(old, &*from.file, new, &*to.file)
             .map_err(|errno| self.explain("rename", from, errno))
     }
 
@@ -274,7 +258,7 @@ impl TeamDir {
     /// # Errors
     /// [`DirError`] if the system refuses, or cannot.
     pub fn exchange(&self, one: &TeamPath, other: &TeamPath) -> Result<(), DirError> {
-        let (from, to) = (self.folder_of(one)?, self.folder_of(other)?);
+        let (from, to) = (self.open_folder(one.folder)?, self.open_folder(other.folder)?);
         rustix::fs::renameat_with(from, &*one.file, to, &*other.file, RenameFlags::EXCHANGE)
             .map_err(|errno| self.explain("exchange", other, errno))
     }
@@ -284,52 +268,51 @@ impl TeamDir {
     /// # Errors
     /// [`DirError`] if the system refuses.
     pub fn remove(&self, at: &TeamPath) -> Result<(), DirError> {
-        match rustix::fs::unlinkat(self.folder_of(at)?, at.file.as_str(), AtFlags::empty()) {
-            Ok(()) | Err(rustix::io::Errno::NOENT) => Ok(()),
+        match rustix::fs::unlinkat(self.open_folder(at.folder)?, at.file.as_str(), AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(errno) => Err(self.explain("remove", at, errno)),
         }
     }
 
-    /// Opens one of [`FOLDERS`] as a descriptor; makes it again where it was deleted.
+    /// Opens one of [`FOLDERS`], or the directory itself, as a descriptor; makes a folder again that was deleted.
     ///
     /// # Errors
     /// [`DirError`] if it is a link, or the system refuses.
-    pub fn open_folder(&self, folder: &'static str) -> Result<OwnedFd, DirError> {
-        let open = || {
-            let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::RDONLY | OFlags::CLOEXEC;
-            rustix::fs::openat(&self.fd, folder, flags, Mode::empty())
-        };
-        let at = TeamPath::top(folder);
-        match open() {
-            Err(rustix::io::Errno::NOENT) => {
+    pub fn open_folder(&self, folder: Option<&'static str>) -> Result<OwnedFd, DirError> {
+        let open = || self.try_open_folder(folder);
+        let opened = match (open(), folder) {
+            (Err(Errno::NOENT), Some(folder)) => {
                 make_dir(self.fd.as_fd(), Path::new(folder), &self.root.join(folder))?;
                 self.sync_folder(None)?;
-                open().map_err(|errno| self.explain("open", &at, errno))
+                open()
             }
-            other => other.map_err(|errno| self.explain("open", &at, errno)),
-        }
+            (opened, _) => opened,
+        };
+        opened.map_err(|errno| self.explain("open", &TeamPath::top(folder.unwrap_or(".")), errno))
     }
 
-    fn folder_of(&self, at: &TeamPath) -> Result<OwnedFd, DirError> {
-        match at.folder {
-            Some(folder) => self.open_folder(folder),
-            None => self.fd.try_clone().map_err(|source| DirError::Io {
-                verb: "open",
-                path: self.root.clone(),
-                source,
-            }),
-        }
+    fn try_open_folder(&self, folder: Option<&'static str>) -> rustix::io::Result<OwnedFd> {
+        rustix::fs::openat(&self.fd, folder.unwrap_or("."), FOLDER_FLAGS | OFlags::NOFOLLOW, Mode::empty())
     }
 
-    fn explain(&self, verb: &'static str, at: &TeamPath, errno: rustix::io::Errno) -> DirError {
+    /// Explains an error of the system.
+    pub fn cannot<E: Into<io::Error>>(
+        &self,
+        verb: &'static str,
+        at: &TeamPath,
+    ) -> impl FnOnce(E) -> DirError {
+        move |source| DirError::io(verb, &self.path(at))(source)
+    }
+
+    fn explain(&self, verb: &'static str, at: &TeamPath, errno: Errno) -> DirError {
         let path = self.path(at);
         match errno {
-            rustix::io::Errno::LOOP => DirError::Link(path),
+            Errno::LOOP => DirError::Link(path),
             // O_DIRECTORY with O_NOFOLLOW on a link says ENOTDIR.
-            rustix::io::Errno::NOTDIR if path.is_symlink() => DirError::Link(path),
+            Errno::NOTDIR if path.is_symlink() => DirError::Link(path),
             // O_NONBLOCK and O_WRONLY on a FIFO without a reader, or a socket.
-            rustix::io::Errno::NXIO => DirError::NotAFile(path),
-            other => DirError::Io { verb, path, source: other.into() },
+            Errno::NXIO => DirError::NotAFile(path),
+            other => DirError::io(verb, &path)(other),
         }
     }
 }
@@ -346,24 +329,11 @@ fn belongs_to_this_user(stat: &Stat, path: impl FnOnce() -> PathBuf) -> Result<(
     if owner == user { Ok(()) } else { Err(DirError::Foreign { path: path(), owner, user }) }
 }
 
-fn close_to_others(folder: BorrowedFd<'_>, shown: &Path) -> Result<(), DirError> {
-    let io = |verb| {
-        move |errno: rustix::io::Errno| DirError::Io { verb, path: shown.to_owned(), source: errno.into() }
-    };
-    let stat = rustix::fs::fstat(folder).map_err(io("look at"))?;
-    belongs_to_this_user(&stat, || shown.to_owned())?;
-    // Nothing is added: a file that is read-only stays so.
-    if stat.st_mode & 0o077 == 0 {
-        return Ok(());
-    }
-    rustix::fs::fchmod(folder, Mode::from_raw_mode(stat.st_mode & DIR_MODE)).map_err(io("change the mode of"))
-}
-
 /// Makes a directory, unless it is there already.
 fn make_dir(parent: BorrowedFd<'_>, path: &Path, shown: &Path) -> Result<(), DirError> {
     match rustix::fs::mkdirat(parent, path, Mode::from_raw_mode(DIR_MODE)) {
-        Ok(()) | Err(rustix::io::Errno::EXIST) => Ok(()),
-        Err(errno) => Err(DirError::Io { verb: "make", path: shown.to_owned(), source: errno.into() }),
+        Ok(()) | Err(Errno::EXIST) => Ok(()),
+        Err(errno) => Err(DirError::io("make", shown)(errno)),
     }
 }
 

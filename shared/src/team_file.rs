@@ -23,7 +23,7 @@ pub use error::{LineColumn, TeamFileError};
 use crate::amount::{parse_period, parse_window, written};
 use crate::message::LEAD;
 use crate::name::Name;
-use crate::settings::{Lookup, SettingsPatch};
+use crate::settings::{Lookup, Settings};
 use crate::terms::TermsPatch;
 use crate::terms::paths::absolute;
 
@@ -39,8 +39,8 @@ pub const MAX_SIZE: u64 = 1 << 20;
 pub struct TeamFile {
     /// The file; empty where there is none.
     pub path: PathBuf,
-    /// The settings of daemon and commands.
-    pub settings: SettingsPatch,
+    /// The settings of daemon and commands: what it says, else the defaults.
+    pub settings: Settings,
     /// How the models' services are reached.
     pub service: Service,
     /// The top level: the terms of every member, unless its role or its own table says otherwise.
@@ -89,7 +89,7 @@ impl TeamFile {
     /// Reads the text of a file.
     ///
     /// # Errors
-    /// [`TeamFileError::Wrong`] for a mistake, with its place.
+    /// [`TeamFileError`] for a mistake, with its place.
     pub fn parse(text: &str) -> Result<Self, TeamFileError> {
         // Some editors put it in front.
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
@@ -99,7 +99,7 @@ impl TeamFile {
         let (mut settings, mut tables, mut team) = (DeTable::new(), DeTable::new(), DeTable::new());
         for (key, value) in document {
             let part = match key.get_ref().as_ref() {
-                key if SettingsPatch::KEYS.contains(&key) => &mut settings,
+                key if Settings::KEYS.split(' ').any(|it| it == key) => &mut settings,
                 key if TABLES.contains(&key) => &mut tables,
                 _ => &mut team,
             };
@@ -201,28 +201,36 @@ fn window<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::
 
 /// Reads a file of bounded size; none if there is none.
 fn bytes_of(path: &Path) -> Result<Option<Vec<u8>>, TeamFileError> {
-    let io = |verb| {
-        move |error: std::io::Error| TeamFileError::Io { verb, path: path.to_owned(), why: error.kind() }
+    let at = path.display();
+    let io = |error: std::io::Error| {
+        TeamFileError::of_file(format!("cannot read {at}: {error}"), "make it readable, or move it away")
     };
     // Opening a FIFO must not block.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let fd = match rustix::fs::openat(CWD, path, flags, Mode::empty()) {
         Ok(fd) => fd,
         Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR) => return Ok(None),
-        Err(errno) => return Err(io("open")(errno.into())),
+        Err(errno) => return Err(io(errno.into())),
     };
-    let stat = rustix::fs::fstat(&fd).map_err(|errno| io("look at")(errno.into()))?;
+    let stat = rustix::fs::fstat(&fd).map_err(|errno| io(errno.into()))?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-        return Err(TeamFileError::NotAFile(path.to_owned()));
+        let what = format!("{at} is not a regular file");
+        return Err(TeamFileError::of_file(what, "move what is there away"));
     }
     // The owner of this file can have commands run with the user's rights.
     if ![0, nix::unistd::geteuid().as_raw()].contains(&stat.st_uid) {
-        return Err(TeamFileError::Foreign { path: path.to_owned(), owner: stat.st_uid });
+        let what = format!("{at} belongs to another user (uid {})", stat.st_uid);
+        let hint = "only what you (or root) own is followed: make a copy of your own";
+        return Err(TeamFileError::of_file(what, hint));
     }
     let mut bytes = Vec::new();
-    File::from(fd).take(MAX_SIZE + 1).read_to_end(&mut bytes).map_err(io("read"))?;
+    File::from(fd).take(MAX_SIZE + 1).read_to_end(&mut bytes).map_err(io)?;
     if bytes.len() as u64 > MAX_SIZE {
-        return Err(TeamFileError::TooLarge(path.to_owned()));
+        let what = format!("{at} is larger than {MAX_SIZE} bytes");
+        return Err(TeamFileError::of_file(
+            what,
+            "long prompts can stand in files of their own: `--prompt-file`",
+        ));
     }
     Ok(Some(bytes))
 }

@@ -20,7 +20,7 @@ use crate::model_spec::ModelSpec;
 /// What holds for a teammate, as it is recorded when it is spawned.
 ///
 /// It stands in control frames, too: no field may be left out when it is written.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Terms {
     /// What it is for, in the words of the command that spawned it.
     pub role: String,
@@ -35,7 +35,6 @@ pub struct Terms {
     /// When it is started again.
     pub restart: Restart,
     /// What its role says to its model, beside its own prompt.
-    #[serde(default)]
     pub instructions: Option<String>,
     /// How its commands are confined.
     #[serde(default)]
@@ -51,18 +50,7 @@ pub struct Terms {
 impl Terms {
     /// Returns the terms of a teammate of which nothing is said but where it works.
     pub fn of_workspace(workspace: String) -> Self {
-        Self {
-            role: String::new(),
-            model: ModelSpec::script().to_string(),
-            workspace,
-            plan: false,
-            approve_by: ApproveBy::default(),
-            restart: Restart::default(),
-            instructions: None,
-            sandbox: Sandbox::default(),
-            limits: Limits::default(),
-            bounds: Bounds::default(),
-        }
+        Self { model: ModelSpec::script().to_string(), workspace, ..Self::default() }
     }
 
     /// Returns these terms with what a patch says. Paths are added to the lists.
@@ -89,7 +77,7 @@ impl Terms {
     }
 }
 
-fn set<T>(value: &mut T, said: Option<T>) {
+pub(crate) fn set<T>(value: &mut T, said: Option<T>) {
     if let Some(said) = said {
         *value = said;
     }
@@ -155,21 +143,28 @@ pub struct RestartLimit {
     pub period: Duration,
 }
 
-impl Default for RestartLimit {
-    fn default() -> Self {
-        Self { max: 3, period: Duration::from_secs(60) }
-    }
-}
-
-/// What a command of a teammate may do besides reading, while its gate is open.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema, clap::ValueEnum)]
+/// What a command of a teammate may do besides reading, while its gate is open; the narrowest mode first.
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Default,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    clap::ValueEnum,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum SandboxMode {
+    /// Write in a temporary directory of its own only, and reach no network: as with a closed gate.
+    ReadOnly,
     /// Write in its workspace, in a temporary directory of its own, and where it is allowed to by name.
     #[default]
     WorkspaceWrite,
-    /// Write in a temporary directory of its own only, and reach no network: as with a closed gate.
-    ReadOnly,
     /// Whatever the user may do.
     Off,
 }
@@ -183,33 +178,21 @@ impl SandboxMode {
             Self::Off => "off",
         }
     }
-
-    /// Returns the mode that lets less be done.
-    pub fn narrower(self, other: Self) -> Self {
-        match (self, other) {
-            (Self::ReadOnly, _) | (_, Self::ReadOnly) => Self::ReadOnly,
-            (Self::WorkspaceWrite, _) | (_, Self::WorkspaceWrite) => Self::WorkspaceWrite,
-            (Self::Off, Self::Off) => Self::Off,
-        }
-    }
 }
 
 /// How the commands of a teammate are confined while its gate is open. A closed gate confines them further.
 ///
 /// It stands in control frames, too: no field may be left out when it is written.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct Sandbox {
     /// What they may write.
-    #[serde(default)]
     pub mode: SandboxMode,
     /// Whether the network is taken away from them.
-    #[serde(default)]
     pub no_network: bool,
     /// Directories and files outside the workspace that they may write too, absolute.
-    #[serde(default)]
     pub writable: Vec<String>,
     /// Directories and files that they may not read, absolute.
-    #[serde(default)]
     pub hidden: Vec<String>,
 }
 
@@ -217,10 +200,8 @@ pub struct Sandbox {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Limits {
     /// Model calls; none: the setting `max_turns`.
-    #[serde(default)]
     pub max_turns: Option<u32>,
     /// Tokens, as [`crate::transcript::Usage::billed`] counts them; none: no limit.
-    #[serde(default)]
     pub max_tokens: Option<u64>,
 }
 
@@ -230,16 +211,12 @@ pub struct Limits {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Bounds {
     /// Bytes of memory.
-    #[serde(default)]
     pub memory: Option<u64>,
     /// Seconds of CPU time.
-    #[serde(default)]
     pub cpu_time: Option<u64>,
     /// Processes of its commands.
-    #[serde(default)]
     pub max_procs: Option<u32>,
     /// Seconds from its beginning to its end.
-    #[serde(default)]
     pub max_time: Option<u64>,
 }
 

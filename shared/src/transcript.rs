@@ -331,7 +331,7 @@ fn last_that<T>(
         }
         Ok(None)
     };
-    look().map_err(|source| DirError::Io { verb: "read", path: dir.path(&at), source })
+    look().map_err(dir.cannot("read", &at))
 }
 
 #[cfg(test)]

@@ -145,8 +145,8 @@ fn add_table(
     let sandbox = &terms.sandbox;
     let mut add = |key: &str, value: &dyn Debug| keys.extend([format!("{table}{key} = {value:?}")]);
     let modes = above.iter().filter_map(|above| above.sandbox.mode);
-    let strictest = modes.fold(SandboxMode::default(), SandboxMode::narrower);
-    if let Some(mode) = sandbox.mode.filter(|mode| mode.narrower(strictest) != *mode) {
+    let strictest = modes.fold(SandboxMode::default(), SandboxMode::min);
+    if let Some(mode) = sandbox.mode.filter(|mode| *mode > strictest) {
         add("sandbox.mode", &mode.as_str());
     }
     if sandbox.network == Some(true) && above.iter().any(|above| above.sandbox.network == Some(false)) {

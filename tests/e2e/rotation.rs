@@ -124,7 +124,7 @@ fn rotations_under_load(team: &Team, rotations: usize) {
             match appender.append(&dir, &message, Durability::Process) {
                 Ok(_) => sent += 1,
                 // Between a rename and the new file. The same message is sent again, under the same id.
-                Err(AppendError::NoInbox(_) | AppendError::Unsettled(_)) => {
+                Err(AppendError::NoInbox(_) | AppendError::Unseen { .. }) => {
                     let again = || appender.append(&dir, &message, Durability::Process).is_ok();
                     team.until("a place to send it to", again);
                     sent += 1;

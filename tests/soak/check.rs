@@ -94,7 +94,7 @@ pub(crate) fn fold(soak: &Soak) -> Fold {
     for line in read_lines(&bytes) {
         let problem = match line {
             Ok((number, line)) => fold.apply(&line).err().map(|error| format!("line {number}: {error}")),
-            Err(bad) => Some(format!("line {}: {}", bad.number, bad.why)),
+            Err(bad) => Some(bad.to_string()),
         };
         if let Some(problem) = problem {
             soak.ledger.violation(format!("the journal does not fold: {problem}"));

@@ -36,7 +36,7 @@ impl Team {
                 write(Record::Request(Box::new(record)), &mut fold);
             }
             if fold.snapshot_is_due(SNAPSHOT_LINES) {
-                write(Record::snapshot(fold.snapshot().unwrap()), &mut fold);
+                write(fold.snapshot().unwrap(), &mut fold);
             }
         }
         journal.flush().unwrap();

@@ -200,7 +200,7 @@ fn find(global: &Global) -> Result<impl FnOnce(Output) -> Context, CommandError>
     let Located { path, passed_over } = locate(flag, &here, is_registered);
     let variable = |name: &str| std::env::var(name).ok();
     let file = TeamFile::load(&here.join(TeamFile::locate(&path, variable)), &variable);
-    let of_file = file.as_ref().map(|file| Settings::default().with(&file.settings)).unwrap_or_default();
+    let of_file = file.as_ref().map(|file| file.settings.clone()).unwrap_or_default();
     let settings = of_file.with_environment(&variable)?;
     Ok(|out| Context { out, path, settings, file, register, passed_over })
 }

@@ -121,8 +121,8 @@ impl Running {
         let names = Watch::names(dir.root())
             .inspect_err(|error| tracing::info!("{error}: what is deleted there is found on the slow timer"))
             .ok();
-        let Settings { grace, restart, watchdog, .. } = settings;
-        let rules = Rules { grace, restart, watchdog, snapshot_lines: SNAPSHOT_LINES };
+        let Settings { grace, watchdog, .. } = settings;
+        let rules = Rules { grace, restart: settings.restart(), watchdog, snapshot_lines: SNAPSHOT_LINES };
         let mut daemon = EventLoop {
             dir: Arc::clone(&dir),
             journal: loaded.journal,

@@ -176,7 +176,7 @@ impl Listener {
     /// # Errors
     /// The system's error.
     pub fn bind(dir: &TeamDir) -> io::Result<Self> {
-        let folder = dir.open_folder("run").map_err(io::Error::other)?;
+        let folder = dir.open_folder(Some("run")).map_err(io::Error::other)?;
         dir.remove(&TeamPath::socket()).map_err(io::Error::other)?;
         let path = short_path(&folder);
         let options = ListenerOptions::new().name(path.to_fs_name::<GenericFilePath>()?);
@@ -197,7 +197,7 @@ impl Listener {
 /// # Errors
 /// `NotFound` or `ConnectionRefused` if none listens, or the system's error.
 pub async fn connect(dir: &TeamDir) -> io::Result<Connection> {
-    let folder = dir.open_folder("run").map_err(io::Error::other)?;
+    let folder = dir.open_folder(Some("run")).map_err(io::Error::other)?;
     let path = short_path(&folder);
     let options = ConnectOptions::new().name(path.to_fs_name::<GenericFilePath>()?);
     Ok(Connection::new(options.connect_tokio().await?))

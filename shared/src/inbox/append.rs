@@ -3,14 +3,15 @@
 use crate::mutant;
 use std::borrow::Cow;
 use std::fs::File;
-use std::io::{self, Seek, Write};
+use std::io::{self, Seek};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 use rustix::fs::OFlags;
 use uuid::Uuid;
 
-use super::{Durability, find, identity_at};
+use super::{Durability, find};
+use crate::fs::{ShortWrite, write_once};
 use crate::message::{Message, TooLarge};
 use crate::name::Name;
 use crate::team_dir::{DirError, TeamDir, TeamPath};
@@ -53,9 +54,6 @@ pub enum AppendError {
         /// Why.
         source: io::Error,
     },
-    /// The inbox was replaced at each try. The message may be read all the same.
-    #[error("{} was replaced again and again while a message was appended", .0.display())]
-    Unsettled(PathBuf),
     /// The line was written, but it cannot be seen how it stands there: mostly it will be read.
     #[error("the message was appended to {}, but how it stands there cannot be seen: {source}", .path.display())]
     Unseen {
@@ -78,15 +76,16 @@ pub enum AppendError {
 }
 
 impl AppendError {
+    pub(super) fn short(short: ShortWrite, path: PathBuf, size: usize) -> Self {
+        Self::Short { path, written: short.written, size, source: short.source }
+    }
+
     /// Returns what the user can do about it, to stand behind "hint: ".
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::TooLarge(_) => Some("write the text to a file in the workspace, and send its path"),
             Self::Short { .. } => {
                 Some("free some space on the disk (or raise the quota), then send it again")
-            }
-            Self::Unsettled(_) => {
-                Some("find out what replaces it; `teamctl inbox` shows whether it is there")
             }
             Self::Unseen { .. } => {
                 Some("look whether it is there (`teamctl inbox`) before you send it again")
@@ -136,7 +135,7 @@ pub fn find_appended(
 ) -> Result<Option<Appended>, AppendError> {
     let mut appender = Appender::new(owner);
     let inbox = appender.open(dir)?;
-    let found = find(&inbox.file, id).map_err(|source| appender.refused("read", dir, source))?;
+    let found = find(&inbox.file, id).map_err(dir.cannot("read", &appender.at))?;
     appender.open = Some(inbox);
     if found.is_some() && durability == Durability::Disk {
         appender.sync(dir)?;
@@ -162,8 +161,6 @@ pub fn find_appended(
 #[derive(Debug)]
 pub struct Appender {
     at: TeamPath,
-    /// The same below the team directory.
-    path: PathBuf,
     pub(super) open: Option<Inbox>,
 }
 
@@ -177,31 +174,26 @@ pub(super) struct Inbox {
 impl Appender {
     /// Makes a writer of an inbox, which is opened at the first message.
     pub fn new(owner: &Name) -> Self {
-        let at = TeamPath::inbox(owner);
-        Self { path: at.relative(), at, open: None }
+        Self { at: TeamPath::inbox(owner), open: None }
     }
 
     /// Appends one message and returns where its line stands, for good.
     ///
     /// # Errors
     /// [`AppendError`]. No reader sees the message then, except that it will be read after
-    /// [`AppendError::Unsynced`], and may be after [`AppendError::Unsettled`] and [`AppendError::Unseen`].
+    /// [`AppendError::Unsynced`], and may be after [`AppendError::Unseen`].
     pub fn append(
         &mut self,
         dir: &TeamDir,
         message: &Message,
         durability: Durability,
     ) -> Result<Appended, AppendError> {
-        if message.id.is_none() {
-            return Err(AppendError::NoId);
-        }
-        let line = message.to_line()?;
-        let len = line.len() as u64;
-        let appended = self.append_lines(dir, &line, false)?;
+        let line = line_of(message)?;
+        let offset = self.append_lines(dir, &line, false)?;
         if durability == Durability::Disk && !mutant::is_on("send-not-synced") {
             self.sync(dir)?;
         }
-        Ok(Appended { offset: appended, len })
+        Ok(Appended { offset, len: line.len() as u64 })
     }
 
     /// Appends several messages, one behind the other, with one write and without a sync.
@@ -211,10 +203,7 @@ impl Appender {
     pub fn append_all(&mut self, dir: &TeamDir, messages: &[Message]) -> Result<(), AppendError> {
         let mut lines = Vec::new();
         for message in messages {
-            if message.id.is_none() {
-                return Err(AppendError::NoId);
-            }
-            lines.extend(message.to_line()?);
+            lines.extend(line_of(message)?);
         }
         if lines.is_empty() {
             return Ok(());
@@ -227,13 +216,10 @@ impl Appender {
 
     /// Tells whether the inbox, as it is now, ends with a whole line.
     fn ends_with_newline(&mut self, dir: &TeamDir) -> Result<bool, AppendError> {
-        let inbox = match self.open.take() {
-            Some(inbox) => inbox,
-            None => self.open(dir)?,
-        };
+        let inbox = self.take_open(dir)?;
         let end = inbox.file.metadata().map(|meta| meta.len());
         let whole = end.and_then(|end| inbox.is_behind_newline(end));
-        let whole = whole.map_err(|e| self.refused("look at the end of", dir, e))?;
+        let whole = whole.map_err(dir.cannot("look at the end of", &self.at))?;
         self.open = Some(inbox);
         Ok(whole)
     }
@@ -250,7 +236,8 @@ impl Appender {
                 return Ok(offset);
             }
         }
-        Err(AppendError::Unsettled(dir.path(&self.at)))
+        let source = io::Error::other("another program replaces the inbox again and again");
+        Err(AppendError::Unseen { path: dir.path(&self.at), source })
     }
 
     /// Writes once, and looks back; returns the offset of the line (the last `length` bytes), if it stands well.
@@ -261,22 +248,23 @@ impl Appender {
         length: usize,
     ) -> Result<Option<u64>, AppendError> {
         // Whatever goes wrong below, the next message begins with a fresh descriptor.
-        let inbox = match self.open.take() {
-            Some(inbox) => inbox,
-            None => self.open(dir)?,
-        };
-        inbox.write(bytes).map_err(|short| short.at(dir.path(&self.at), bytes.len()))?;
+        let inbox = self.take_open(dir)?;
+        write_once(&inbox.file, bytes)
+            .map_err(|short| AppendError::short(short, dir.path(&self.at), bytes.len()))?;
         let unseen = |source| AppendError::Unseen { path: dir.path(&self.at), source };
         let offset = inbox.written_to().map_err(unseen)? - length as u64;
         let behind_newline = inbox.is_behind_newline(offset).map_err(unseen)?;
-        let there =
-            identity_at(dir, &self.at, &self.path).map_err(|error| unseen(io::Error::other(error)))?;
+        let there = dir.identity(&self.at).map_err(|error| unseen(io::Error::other(error)))?;
         if there != Some(inbox.identity) {
             return Ok(None);
         }
         self.open = Some(inbox);
         let looks_back = !mutant::is_on("no-look-back");
         Ok((behind_newline || !looks_back).then_some(offset))
+    }
+
+    fn take_open(&mut self, dir: &TeamDir) -> Result<Inbox, AppendError> {
+        self.open.take().map_or_else(|| self.open(dir), Ok)
     }
 
     fn open(&self, dir: &TeamDir) -> Result<Inbox, AppendError> {
@@ -290,43 +278,16 @@ impl Appender {
         let Some(inbox) = &self.open else { return Ok(()) };
         inbox.file.sync_data().map_err(|source| AppendError::Unsynced { path: dir.path(&self.at), source })
     }
-
-    fn refused(&self, verb: &'static str, dir: &TeamDir, source: io::Error) -> AppendError {
-        DirError::Io { verb, path: dir.path(&self.at), source }.into()
-    }
 }
 
-/// A write that came up short, by any number of bytes.
-#[derive(Debug)]
-pub(super) struct Short {
-    pub(super) written: usize,
-    source: io::Error,
-}
-
-impl Short {
-    pub(super) fn at(self, path: PathBuf, size: usize) -> AppendError {
-        AppendError::Short { path, written: self.written, size, source: self.source }
+fn line_of(message: &Message) -> Result<Vec<u8>, AppendError> {
+    if message.id.is_none() {
+        return Err(AppendError::NoId);
     }
+    Ok(message.to_line()?)
 }
 
 impl Inbox {
-    /// Writes all bytes with one system call.
-    pub(super) fn write(&self, bytes: &[u8]) -> Result<(), Short> {
-        let written = loop {
-            match (&self.file).write(bytes) {
-                // Interrupted means that not one byte was written.
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                other => break other.map_err(|source| Short { written: 0, source })?,
-            }
-        };
-        if written < bytes.len() {
-            let source =
-                io::Error::new(io::ErrorKind::StorageFull, "the disk is full, or a limit was reached");
-            return Err(Short { written, source });
-        }
-        Ok(())
-    }
-
     /// Returns where what was written last ends: in append mode the write itself moves the position there, whatever other
     /// processes write.
     fn written_to(&self) -> io::Result<u64> {

@@ -3,21 +3,18 @@
 use std::collections::{HashSet, VecDeque};
 use std::fs::File;
 use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use uuid::Uuid;
 
 use super::append::Inbox;
-use super::window::{Long, Next, Window};
-use super::{MAX_TEXT, ReadError, cannot_read, identity_at, identity_of, is_blank, make, open};
+use super::lines::{Line, Lines, fits};
+use super::rejected::RejectedLine;
+use super::{MAX_TEXT, ReadError, cannot_read, identity_of, is_blank, make, open};
 use crate::message::{Message, ParseError};
 use crate::name::Name;
 use crate::position::Position;
 use crate::team_dir::{TeamDir, TeamPath};
-
-/// How much one [`Reader::read_new`] reads at most, in bytes, so that a huge inbox holds up no process for long.
-const MAX_INPUT: u64 = 4 << 20;
 
 /// How many lines one [`Reader::read_new`] returns at most: short lines take more memory than their bytes.
 const MAX_LINES: usize = 4096;
@@ -43,19 +40,14 @@ const MAX_LINES: usize = 4096;
 pub struct Reader {
     dir: Arc<TeamDir>,
     at: TeamPath,
-    /// The same below the team directory.
-    path: PathBuf,
-    /// Whether it makes the inbox when nothing stands at the path.
-    makes: bool,
     /// The files to read, oldest first, at least one. The last stood at the path when that was last looked at. Those before
     /// it stand there no longer.
     files: VecDeque<Inbox>,
     position: Position,
-    /// The position at which the first file was found to stand at the path no longer, if more was read from it since.
-    left_at: Option<Position>,
     /// The ids that were read; none for a reader that need not know a doubled line.
     seen: Option<HashSet<Uuid>>,
-    long: Option<Long>,
+    /// How far the first file has no newline behind the position.
+    scanned: u64,
 }
 
 /// What one look at an inbox found.
@@ -65,8 +57,9 @@ pub struct Batch {
     pub lines: Vec<InboxLine>,
     /// The position behind all that was looked at, at least that of the last line.
     pub position: Position,
-    /// Why reading started again at the beginning of the file, if it did.
-    pub restarted: Option<Truncated>,
+    /// What a foreign program did to the inbox, if reading started again at the beginning of the file for that. Fits behind
+    /// "the inbox ".
+    pub restarted: Option<&'static str>,
     /// Whether the last line that was looked at is a repetition: a reader that records positions moves its position behind that line.
     pub repeated: bool,
     /// Whether there may be more already: read again before waiting.
@@ -80,56 +73,25 @@ pub struct InboxLine {
     pub offset: u64,
     /// The position behind it.
     pub position: Position,
-    /// What it says, or why it is no message: then it belongs into quarantine ([`super::reject`]).
-    pub message: Result<Message, Rejection>,
+    /// What it says, or why it is no message: then it belongs into quarantine ([`super::quarantine`]).
+    pub message: Result<Message, RejectedLine>,
 }
 
-/// A line that is no message.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rejection {
-    /// What is wrong with it.
-    pub reason: ParseError,
-    /// The line, or its first [`MAX_TEXT`] bytes and an ellipsis; what is not UTF-8 replaced.
-    pub text: String,
-}
-
-/// What a foreign program did to an inbox. Fits behind "the inbox ".
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Truncated {
-    /// The file is shorter than what was read.
-    #[error("was truncated")]
-    Shorter,
-    /// The file is long enough, but the bytes before the position are others.
-    #[error("was truncated and filled again")]
-    Changed,
-    /// Another file stands at the path, and it does not begin with what was read.
-    #[error("was replaced")]
-    Replaced,
-}
+/// The file is shorter than what was read.
+pub(super) const TRUNCATED: &str = "was truncated";
+/// The file is long enough, but the bytes before the position are others.
+pub(super) const CHANGED: &str = "was truncated and filled again";
+/// Another file stands at the path, and it does not begin with what was read.
+pub(super) const REPLACED: &str = "was replaced";
 
 impl Reader {
-    /// Opens an inbox, to be read from a position on.
-    ///
-    /// # Errors
-    /// [`ReadError::NoInbox`] if it is not there; [`ReadError::Dir`] if the system refuses.
-    pub fn open(dir: Arc<TeamDir>, owner: &Name, from: Position) -> Result<Self, ReadError> {
-        Self::begin(dir, owner, from, false)
-    }
-
-    /// As [`Reader::open`], for the owner of the inbox: one that is not there is made, now and whenever it is gone.
+    /// Opens an inbox, to be read from a position on. It is made if it is not there, now and whenever it is gone.
     ///
     /// # Errors
     /// [`ReadError::Dir`] if the system refuses.
-    pub fn open_or_make(dir: Arc<TeamDir>, owner: &Name, from: Position) -> Result<Self, ReadError> {
-        Self::begin(dir, owner, from, true)
-    }
-
-    fn begin(dir: Arc<TeamDir>, owner: &Name, from: Position, makes: bool) -> Result<Self, ReadError> {
-        let at = TeamPath::inbox(owner);
-        let path = at.relative();
-        let (files, seen) = (VecDeque::new(), Some(HashSet::new()));
-        let mut reader =
-            Self { dir, at, path, makes, files, position: from, left_at: None, seen, long: None };
+    pub fn open(dir: Arc<TeamDir>, owner: &Name, from: Position) -> Result<Self, ReadError> {
+        let (at, files, seen) = (TeamPath::inbox(owner), VecDeque::new(), Some(HashSet::new()));
+        let mut reader = Self { dir, at, files, position: from, seen, scanned: 0 };
         reader.hold()?;
         Ok(reader)
     }
@@ -153,52 +115,34 @@ impl Reader {
         self.position
     }
 
-    /// Returns how much stands behind the position, in bytes, half lines included.
-    ///
-    /// # Errors
-    /// [`ReadError::Dir`] if the system refuses.
-    pub fn unread_bytes(&self) -> Result<u64, ReadError> {
-        let length = self.files[0].file.metadata().map_err(|e| cannot_read(&self.dir, &self.at, e))?.len();
-        Ok(length.saturating_sub(self.position.offset))
-    }
-
     /// Reads what is new: whole lines, at most about 4 MiB. It never waits.
     ///
     /// # Errors
-    /// [`ReadError::NoInbox`] if nothing stands at the path any more and all of the old file was read;
     /// [`ReadError::Dir`] if the system refuses. The position is then as before, or behind lines that the next call returns.
     pub fn read_new(&mut self) -> Result<Batch, ReadError> {
-        let mut gone = self.follow_path().err();
+        self.follow_path()?;
         let mut replaced = false;
         loop {
             let before = self.position;
             let read = self.read_lines(replaced);
             let mut batch = read.map_err(|source| cannot_read(&self.dir, &self.at, source))?;
-            let stands = self.files.len() == 1 && gone.is_none();
-            if stands || batch.more || batch.restarted.is_some() || batch.position != before {
-                if !stands {
-                    self.left_at.get_or_insert(before);
-                    batch.more = true;
-                }
+            let is_last = self.files.len() == 1;
+            if is_last || batch.more || batch.restarted.is_some() || batch.position != before {
+                batch.more |= !is_last;
                 return Ok(batch);
             }
             // The first file is read to its end.
-            if self.files.len() == 1
-                && let Some(error) = gone.take()
-            {
-                return Err(error);
-            }
             self.files.pop_front();
-            (self.long, replaced) = (None, true);
+            (self.scanned, replaced) = (0, true);
         }
     }
 
     /// Takes hold of the file that stands at the path, if that is another one. [`Reader::read_new`] does so first.
     ///
     /// # Errors
-    /// [`ReadError::NoInbox`] if nothing stands there and it does not make inboxes; [`ReadError::Dir`] if the system refuses.
+    /// [`ReadError::Dir`] if the system refuses.
     pub fn follow_path(&mut self) -> Result<(), ReadError> {
-        let there = identity_at(&self.dir, &self.at, &self.path)?;
+        let there = self.dir.identity(&self.at)?;
         match there.is_some() && there == self.files.back().map(|last| last.identity) {
             true => Ok(()),
             false => self.hold(),
@@ -208,7 +152,7 @@ impl Reader {
     /// Opens what stands at the path. What is made there is held at once: it may be sent to and renamed in the next moment.
     fn hold(&mut self) -> Result<(), ReadError> {
         let file = match open(&self.dir, &self.at) {
-            Err(ReadError::NoInbox(_)) if self.makes => make(&self.dir, &self.at)?,
+            Err(ReadError::NoInbox(_)) => make(&self.dir, &self.at)?,
             opened => opened?,
         };
         let identity = identity_of(&file).map_err(|e| cannot_read(&self.dir, &self.at, e))?;
@@ -219,7 +163,6 @@ impl Reader {
     /// Reads the first file; `replaced`: for the first time.
     fn read_lines(&mut self, replaced: bool) -> io::Result<Batch> {
         let file = &self.files[0].file;
-        let mut window = Window::open(file, self.position, MAX_INPUT)?;
         let mut batch = Batch {
             lines: Vec::new(),
             position: self.position,
@@ -227,64 +170,45 @@ impl Reader {
             repeated: false,
             more: false,
         };
-        if window.fits(self.position) {
-            if let Some(long) = self.long.take() {
-                window.resume(long)?;
+        let mut lines = match Lines::open(file, self.position, self.scanned)? {
+            Some(lines) => lines,
+            None => {
+                batch.restarted = Some(match replaced {
+                    true => REPLACED,
+                    false if file.metadata()?.len() < self.position.offset => TRUNCATED,
+                    false => CHANGED,
+                });
+                batch.position = Position::START;
+                Lines::open_at_start(file)?
             }
-        } else if let Some(copied) = self.copied_up_to(replaced)? {
-            // The position goes back: the caller has to record it.
-            (batch.position, batch.repeated) = (copied, true);
-            window = Window::open(file, copied, MAX_INPUT)?;
-        } else {
-            batch.restarted = Some(match replaced {
-                true => Truncated::Replaced,
-                false if file.metadata()?.len() < self.position.offset => Truncated::Shorter,
-                false => Truncated::Changed,
-            });
-            batch.position = Position::START;
-            window = Window::open(file, Position::START, MAX_INPUT)?;
-        }
-        if replaced {
-            self.left_at = None;
-        }
-        take_lines(&mut window, &mut self.seen, &mut batch)?;
-        self.long = window.suspend();
+        };
+        take_lines(&mut lines, &mut self.seen, &mut batch)?;
+        self.scanned = lines.scanned();
         self.position = batch.position;
         Ok(batch)
     }
-
-    /// Returns where to go on in a file that is a copy of the one before, made before the last lines of that were written;
-    /// none if it is no copy.
-    fn copied_up_to(&self, replaced: bool) -> io::Result<Option<Position>> {
-        let Some(left_at) = self.left_at.filter(|_| replaced) else { return Ok(None) };
-        Ok(Window::open(&self.files[0].file, left_at, 0)?.fits(left_at).then_some(left_at))
-    }
 }
 
-/// Fills a batch from a window.
-fn take_lines(
-    window: &mut Window<'_>,
-    seen: &mut Option<HashSet<Uuid>>,
-    batch: &mut Batch,
-) -> io::Result<()> {
+/// Fills a batch.
+fn take_lines(lines: &mut Lines<'_>, seen: &mut Option<HashSet<Uuid>>, batch: &mut Batch) -> io::Result<()> {
     while batch.lines.len() < MAX_LINES {
-        let offset = window.offset();
-        let message = match window.next() {
-            Ok(Next::Line(range)) => read_line(window.bytes(range)),
-            Ok(Next::Long(head, length)) => Some(Err(Rejection::too_long(&head, length))),
-            Ok(Next::End) => return Ok(()),
+        let offset = lines.offset();
+        let message = match lines.next() {
+            Ok(Some(line)) => read_line(offset, &line),
+            Ok(None) => {
+                batch.more = lines.more;
+                return Ok(());
+            }
             // Lines that are noted as seen must reach the caller: the next call will meet the error.
             Err(error) if batch.lines.is_empty() => return Err(error),
-            Ok(Next::Later) | Err(_) => break,
+            Err(_) => break,
         };
-        batch.position = window.position();
+        batch.position = lines.position();
         let Some(message) = message else { continue };
         let id = message.as_ref().ok().and_then(|message| message.id);
-        if id.is_none_or(|id| seen.as_mut().is_none_or(|seen| seen.insert(id))) {
+        batch.repeated = id.is_some_and(|id| seen.as_mut().is_some_and(|seen| !seen.insert(id)));
+        if !batch.repeated {
             batch.lines.push(InboxLine { offset, position: batch.position, message });
-            batch.repeated = false;
-        } else {
-            batch.repeated = true;
         }
     }
     batch.more = true;
@@ -292,17 +216,13 @@ fn take_lines(
 }
 
 /// Reads one line; none if it is blank.
-fn read_line(line: &[u8]) -> Option<Result<Message, Rejection>> {
-    let reject = |reason| Rejection { reason, text: cut_text(line) };
-    (!is_blank(line)).then(|| Message::parse(line).map_err(reject))
-}
-
-impl Rejection {
-    fn too_long(head: &[u8], length: u64) -> Self {
-        let mut text = cut_text(head);
-        text.push('…');
-        Self { reason: ParseError::TooLong(length), text }
-    }
+fn read_line(offset: u64, line: &Line<'_>) -> Option<Result<Message, RejectedLine>> {
+    let (text, read) = match line {
+        Line::Whole(line) if is_blank(line) => return None,
+        Line::Whole(line) => (cut_text(line), Message::parse(line)),
+        Line::Long(head, length) => (cut_text(head) + "…", Err(ParseError::TooLong(*length))),
+    };
+    Some(read.map_err(|why| RejectedLine { line: text, offset, reason: why.to_string() }))
 }
 
 /// Makes text of the first [`MAX_TEXT`] bytes.
@@ -315,12 +235,10 @@ fn cut_text(line: &[u8]) -> String {
     format!("{}…", text.trim_end_matches(char::REPLACEMENT_CHARACTER))
 }
 
-/// How many lines stand behind a position.
+/// What stands behind a position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Count {
-    /// The whole lines that are not blank, messages or not.
-    pub lines: u64,
-    /// Those of them that are mail: messages that start a turn. What the protocol itself says is not counted.
+    /// How many messages start a turn. What the protocol itself says is not counted.
     pub mail: u64,
     /// The position behind the last whole line.
     pub end: Position,
@@ -338,35 +256,21 @@ pub fn count_lines(dir: &TeamDir, owner: &Name, from: Position) -> Result<Count,
     count_in(&file, owner, from).map_err(|source| cannot_read(dir, &at, source))
 }
 
-/// Tells whether a position is one of an inbox as it stands now: no foreign program has truncated or replaced it since.
-///
-/// # Errors
-/// As [`count_lines`].
-pub fn fits(dir: &TeamDir, owner: &Name, position: Position) -> Result<bool, ReadError> {
-    let at = TeamPath::inbox(owner);
-    let file = open(dir, &at)?;
-    let window = Window::open(&file, position, 0).map_err(|source| cannot_read(dir, &at, source))?;
-    Ok(window.fits(position))
-}
-
 fn count_in(file: &File, owner: &Name, from: Position) -> io::Result<Count> {
-    let mut window = Window::open(file, from, u64::MAX)?;
-    let mut count = Count { lines: 0, mail: 0, end: from };
-    if !window.fits(from) {
-        window = Window::open(file, Position::START, u64::MAX)?;
-        count.end = Position::START;
+    let end = if fits(file, from)? { from } else { Position::START };
+    let (mut count, mut scanned) = (Count { mail: 0, end }, 0);
+    // A file that is truncated meanwhile has no more lines.
+    while let Some(mut lines) = Lines::open(file, count.end, scanned)? {
+        while let Some(line) = lines.next()? {
+            if let Some(message) = read_line(0, &line) {
+                count.mail += u64::from(message.is_ok_and(|message| message.starts_a_turn(owner)));
+            }
+            count.end = lines.position();
+        }
+        scanned = lines.scanned();
+        if !lines.more {
+            break;
+        }
     }
-    loop {
-        let (line, mail) = match window.next()? {
-            Next::Line(range) => match read_line(window.bytes(range)) {
-                Some(message) => (1, u64::from(message.is_ok_and(|message| message.starts_a_turn(owner)))),
-                None => (0, 0),
-            },
-            Next::Long(..) => (1, 0),
-            Next::End | Next::Later => return Ok(count),
-        };
-        count.lines += line;
-        count.mail += mail;
-        count.end = window.position();
-    }
+    Ok(count)
 }

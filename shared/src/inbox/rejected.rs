@@ -1,14 +1,14 @@
 //! Quarantine: the lines of an inbox that are no messages.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 
 use rustix::fs::OFlags;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Rejection, read_cut};
-use crate::fs::end_of_last_line;
+use super::read_cut;
+use crate::fs::{end_of_last_line, write_once};
 use crate::message::to_json_line;
 use crate::name::Name;
 use crate::team_dir::{DirError, TeamDir, TeamPath};
@@ -16,15 +16,24 @@ use crate::team_dir::{DirError, TeamDir, TeamPath};
 /// How many entries are looked at for one that is there already.
 const LOOK_BACK: usize = 256;
 
-/// One entry of `inbox/NAME.rejected.jsonl`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Rejected {
-    /// The line as text, cut as in [`Rejection`]; the whole line stays in the inbox.
+/// A line of an inbox that is no message.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RejectedLine {
+    /// The line, or its first [`super::MAX_TEXT`] bytes and an ellipsis; what is not UTF-8 replaced. The whole line stays in the
+    /// inbox.
     pub line: String,
     /// Where it begins, in bytes from the start of the inbox.
     pub offset: u64,
     /// What is wrong with it.
     pub reason: String,
+}
+
+/// One entry of `inbox/NAME.rejected.jsonl`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Rejected {
+    /// The line.
+    #[serde(flatten)]
+    pub bad: RejectedLine,
     /// When it was read, in seconds since 1970.
     pub at: f64,
 }
@@ -37,58 +46,37 @@ pub struct Rejected {
 ///
 /// # Errors
 /// [`DirError`] if the system refuses, or the disk is full.
-pub fn reject(
-    dir: &TeamDir,
-    owner: &Name,
-    offset: u64,
-    rejection: &Rejection,
-    at: f64,
-) -> Result<bool, DirError> {
-    let entry = Rejected { line: rejection.text.clone(), offset, reason: rejection.reason.to_string(), at };
-    quarantine(dir, owner, &entry)
-}
-
-/// Puts an entry into quarantine, as [`reject`].
-///
-/// # Errors
-/// As [`reject`].
-pub fn quarantine(dir: &TeamDir, owner: &Name, entry: &Rejected) -> Result<bool, DirError> {
+pub fn quarantine(dir: &TeamDir, owner: &Name, bad: &RejectedLine, at: f64) -> Result<bool, DirError> {
     let path = TeamPath::rejected(owner);
     let file = dir.open_file(&path, OFlags::RDWR | OFlags::APPEND | OFlags::CREATE)?;
-    add(&file, entry).map_err(|source| DirError::Io { verb: "append to", path: dir.path(&path), source })
+    add(&file, &Rejected { bad: bad.clone(), at }).map_err(dir.cannot("append to", &path))
 }
 
-fn add(mut file: &File, entry: &Rejected) -> io::Result<bool> {
+fn add(file: &File, entry: &Rejected) -> io::Result<bool> {
     let length = file.metadata()?.len();
     let end = end_of_last_line(file, length)?;
-    if holds(file, end, entry)? {
+    if holds(file, end, &entry.bad)? {
         return Ok(false);
     }
     let mut line = if end < length { vec![b'\n'] } else { Vec::new() };
     line.extend(to_json_line(&serde_json::to_value(entry)?));
     line.push(b'\n');
-    let written = file.write(&line)?;
-    if written < line.len() {
-        return Err(io::Error::new(
-            io::ErrorKind::StorageFull,
-            "the write came up short (is the disk full?)",
-        ));
-    }
+    write_once(file, &line).map_err(|short| short.source)?;
     Ok(true)
 }
 
 /// Looks for an entry, from the end backwards. The entries of one reading are in the order of the inbox, so
 /// one of a smaller offset ends the search.
-fn holds(file: &File, mut end: u64, entry: &Rejected) -> io::Result<bool> {
+fn holds(file: &File, mut end: u64, bad: &RejectedLine) -> io::Result<bool> {
     for _ in 0..LOOK_BACK {
         if end == 0 {
             break;
         }
         let start = end_of_last_line(file, end - 1)?;
-        if let Ok(earlier) = serde_json::from_slice::<Rejected>(&read_cut(file, start, end)?)
-            && earlier.offset <= entry.offset
+        if let Ok(earlier) = serde_json::from_slice::<RejectedLine>(&read_cut(file, start, end)?)
+            && earlier.offset <= bad.offset
         {
-            return Ok(earlier.offset == entry.offset && earlier.line == entry.line);
+            return Ok(earlier.offset == bad.offset && earlier.line == bad.line);
         }
         end = start;
     }

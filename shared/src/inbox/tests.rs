@@ -18,6 +18,7 @@ use proptest::{prop_assert_eq, prop_oneof, proptest};
 use uuid::Uuid;
 
 use super::append::Inbox;
+use super::read::{CHANGED, REPLACED, TRUNCATED};
 use super::*;
 use crate::message::{Body, ParseError};
 

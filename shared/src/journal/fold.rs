@@ -3,6 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
 use super::{
     Daemon, Line, MemberEvent, MemberRecord, Notice, Record, RequestEvent, RequestRecord, TeamEvent,
     TeamRecord, VERSION,
@@ -13,58 +16,110 @@ use crate::name::Name;
 use crate::position::Position;
 use crate::request::{Kind, Request, Status, Trigger};
 
-/// The state of a team. [`Team::apply`] is the only thing that changes it, in a running daemon as in a fold.
-#[derive(Debug, Clone, PartialEq, Default)]
+/// The state of a team. [`Team::apply`] is the only thing that changes it, in a running daemon as in a fold. A snapshot holds
+/// all of it but what its line says itself (`seq`, `done`).
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Snapshot")]
 pub struct Team {
     /// The last line's `seq`.
+    #[serde(skip)]
     pub seq: u64,
     /// The `seq` of the last snapshot; 0 before the first.
+    #[serde(skip)]
     pub(super) snapshot_seq: u64,
     /// The name of the team.
     pub team_name: String,
     /// The daemon that wrote the last `started` line, unless it stopped.
     pub daemon: Option<Daemon>,
     /// Whether it is about to end.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stopping: bool,
     /// How far the daemon has read the lead's inbox.
+    #[serde(rename = "lead_inbox")]
     pub lead: Position,
     /// All members that are not forgotten.
+    #[serde(serialize_with = "values", deserialize_with = "members")]
+    #[schemars(with = "Vec<MemberState>")]
     pub members: BTreeMap<Name, MemberState>,
     /// The last incarnation of each name that was forgotten: a name that comes back goes on counting, so that nothing
     /// that was written about an earlier incarnation ever fits a later one.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) forgotten: BTreeMap<Name, u32>,
     /// Where tools of a member may or might write, or once could: each workspace, and each path that was allowed by name;
     /// of whom it was first. What they have made stays when a member is forgotten.
+    #[serde(rename = "writable")]
     pub(super) territory: BTreeMap<PathBuf, Name>,
-    /// All requests that were ever asked.
+    /// The requests that decisions can rest on: all that were asked since the last snapshot, and those that it holds.
+    #[serde(serialize_with = "values", deserialize_with = "requests")]
+    #[schemars(with = "Vec<Request>")]
     pub requests: BTreeMap<RequestId, Request>,
     /// The highest `done` of a line.
+    #[serde(skip)]
     pub done: u64,
     /// The lines above `done` that entail inbox lines or moves of files, oldest first.
+    #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
+    #[schemars(with = "Vec<serde_json::Value>")]
     pub undone: VecDeque<Line>,
-    /// The pending requests of each member: the only ones that a decision about it must look at.
-    pub(super) pending: BTreeMap<Name, BTreeSet<RequestId>>,
-    /// The last request of each kind that concerns each member.
-    pub(super) last: BTreeMap<(Name, Kind), RequestId>,
     /// What became true with the line of another record, and has no line of its own yet.
+    #[serde(skip)]
     pub(super) pending_derived: VecDeque<(u64, PendingDerived)>,
 }
 
-/// A member, and what its conversation begins with.
-#[derive(Debug, Clone, PartialEq)]
+/// A member, what its conversation begins with, and its requests.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MemberState {
     /// The record.
+    #[serde(flatten)]
     pub record: Member,
     /// The prompt, of the incarnation in which the conversation began.
     pub prompt: Option<String>,
     /// The `seq` of the line that last changed the record or one of its requests: it orders the daemon's directives.
+    #[serde(rename = "changed_seq")]
     pub seq: u64,
     /// The `seq` of the line in which it was spawned on request: it orders the members, and a restart by the policy keeps it.
+    #[serde(rename = "spawned_seq")]
     pub spawned: u64,
     /// The id of the command that spawned it.
     pub spawn_id: Option<RequestId>,
     /// The id of the last command that asked it for a plan, and the `seq` of its line.
     pub plan_request: Option<(RequestId, u64)>,
+    /// Its pending requests: the only ones that a decision about it must look at.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(super) pending: BTreeSet<RequestId>,
+    /// The last request of each kind that concerns it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) last_requests: BTreeMap<Kind, RequestId>,
+}
+
+impl MemberState {
+    /// Makes the state of a member that appears in a line.
+    fn new(record: Member, seq: u64) -> Self {
+        Self {
+            record,
+            prompt: None,
+            seq,
+            spawned: seq,
+            spawn_id: None,
+            plan_request: None,
+            pending: BTreeSet::new(),
+            last_requests: BTreeMap::new(),
+        }
+    }
+}
+
+/// In a snapshot the values of a map stand alone: each of them says its key.
+fn values<K, V: Serialize, S: Serializer>(map: &BTreeMap<K, V>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(map.values())
+}
+
+fn members<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<Name, MemberState>, D::Error> {
+    let members = Vec::<MemberState>::deserialize(deserializer)?.into_iter();
+    Ok(members.map(|member| (member.record.name.clone(), member)).collect())
+}
+
+fn requests<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<RequestId, Request>, D::Error> {
+    let requests = Vec::<Request>::deserialize(deserializer)?.into_iter();
+    Ok(requests.map(|request| (request.request_id.clone(), request)).collect())
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -104,7 +159,6 @@ impl Team {
             return Err(FoldError::Newer(newer));
         }
         self.seq = line.seq;
-        self.done = self.done.max(line.done);
         match &line.record {
             Record::Team(record) => {
                 self.team_name.clone_from(&record.team_name);
@@ -117,7 +171,11 @@ impl Team {
             }
             Record::Member(record) => self.apply_member(line, record),
             Record::Request(record) => self.apply_request(line, record),
-            Record::Snapshot(snapshot) => self.restore(snapshot),
+            // What the snapshot does not hold is forgotten, in a live daemon as in a fold.
+            Record::Snapshot(snapshot) => {
+                let (seq, done) = (self.seq, self.done);
+                *self = Self { seq, snapshot_seq: seq, done, ..(**snapshot).clone() };
+            }
         }
         if let Some(lead) = line.lead {
             self.lead = lead;
@@ -125,9 +183,7 @@ impl Team {
         if line.record.has_effects() {
             self.undone.push_back(line.clone());
         }
-        while self.undone.front().is_some_and(|line| line.seq <= self.done) {
-            self.undone.pop_front();
-        }
+        self.mark_done(line.done);
         Ok(())
     }
 
@@ -153,36 +209,28 @@ impl Team {
         for id in &record.expired {
             self.expire(line, id, "the member ended or was spawned afresh");
         }
-        for path in
-            std::iter::once(&record.member.terms.workspace).chain(&record.member.terms.sandbox.writable)
-        {
-            if !self.territory.contains_key(Path::new(path)) {
-                self.territory.insert(path.into(), name.clone());
-            }
+        let terms = &record.member.terms;
+        for path in std::iter::once(&terms.workspace).chain(&terms.sandbox.writable) {
+            self.territory.entry(path.into()).or_insert_with(|| name.clone());
         }
         if record.event == MemberEvent::Forgotten {
             self.forgotten.insert(name.clone(), record.member.incarnation);
             self.members.remove(&name);
-            self.pending.remove(&name);
-            self.last.retain(|(member, _), _| *member != name);
             return;
         }
         self.forgotten.remove(&name);
-        let before = self.members.remove(&name);
-        let begins = record.event == MemberEvent::Spawning;
-        let earlier = before.as_ref().filter(|_| !begins);
-        let spawned = earlier.map_or(line.seq, |before| before.spawned);
-        let spawn_id = match begins {
-            true => record.command_id.clone(),
-            false => earlier.and_then(|before| before.spawn_id.clone()),
-        };
-        let asked = record.command_id.clone().filter(|_| record.event == MemberEvent::GateClosed);
-        let plan_request =
-            asked.map(|id| (id, line.seq)).or_else(|| earlier.and_then(|before| before.plan_request.clone()));
-        let same = before.filter(|old| old.record.conversation == record.member.conversation);
-        let prompt = record.prompt.clone().or_else(|| same.and_then(|old| old.prompt));
-        let (record, seq) = (record.member.clone(), line.seq);
-        self.members.insert(name, MemberState { record, prompt, seq, spawned, spawn_id, plan_request });
+        let state = self.members.entry(name);
+        let state = state.or_insert_with(|| MemberState::new(record.member.clone(), line.seq));
+        if record.event == MemberEvent::Spawning {
+            (state.spawned, state.spawn_id, state.plan_request) = (line.seq, record.command_id.clone(), None);
+        }
+        if let (MemberEvent::GateClosed, Some(id)) = (record.event, &record.command_id) {
+            state.plan_request = Some((id.clone(), line.seq));
+        }
+        if record.prompt.is_some() || state.record.conversation != record.member.conversation {
+            state.prompt.clone_from(&record.prompt);
+        }
+        (state.record, state.seq) = (record.member.clone(), line.seq);
     }
 
     fn apply_request(&mut self, line: &Line, record: &RequestRecord) {
@@ -194,35 +242,26 @@ impl Team {
         for id in &record.expired {
             self.expire(line, id, "another request took its place, or its author leaves");
         }
-        if let Ok(name) = Name::of_inbox(request.member()) {
-            self.follow_gate(line, &name, record.event, request.kind);
+        if let Some(member) = member_of(&mut self.members, &request) {
+            member.seq = line.seq;
             if record.event == RequestEvent::Asked {
-                self.last.insert((name.clone(), request.kind), request.request_id.clone());
+                member.last_requests.insert(request.kind, request.request_id.clone());
             }
-            let pending = self.pending.entry(name).or_default();
             if request.is_pending() {
-                pending.insert(request.request_id.clone());
+                member.pending.insert(request.request_id.clone());
             } else {
-                pending.remove(&request.request_id);
+                member.pending.remove(&request.request_id);
+            }
+            if let Some(gate) =
+                gate_after(record.event, request.kind).filter(|&gate| gate != member.record.gate)
+            {
+                member.record.gate = gate;
+                member.record.updated_at = line.at;
+                let pending = PendingDerived::Gate(member.record.name.clone());
+                self.pending_derived.push_back((line.seq, pending));
             }
         }
         self.requests.insert(request.request_id.clone(), request);
-    }
-
-    /// A submitted plan closes the gate of its author, an approved one opens it.
-    fn follow_gate(&mut self, line: &Line, name: &Name, event: RequestEvent, kind: Kind) {
-        let Some(member) = self.members.get_mut(name) else { return };
-        member.seq = line.seq;
-        let gate = match (kind, event) {
-            (Kind::PlanApproval, RequestEvent::Asked) => Gate::Closed,
-            (Kind::PlanApproval, RequestEvent::Approved) => Gate::Open,
-            _ => return,
-        };
-        if member.record.gate != gate {
-            member.record.gate = gate;
-            member.record.updated_at = line.at;
-            self.pending_derived.push_back((line.seq, PendingDerived::Gate(name.clone())));
-        }
     }
 
     fn expire(&mut self, line: &Line, id: &RequestId, reason: &str) {
@@ -232,13 +271,9 @@ impl Team {
             return;
         }
         *request = next;
-        if let Ok(name) = Name::of_inbox(request.member()) {
-            if let Some(pending) = self.pending.get_mut(&name) {
-                pending.remove(id);
-            }
-            if let Some(member) = self.members.get_mut(&name) {
-                member.seq = line.seq;
-            }
+        if let Some(member) = member_of(&mut self.members, request) {
+            member.pending.remove(id);
+            member.seq = line.seq;
         }
         self.pending_derived.push_back((line.seq, PendingDerived::Expired(id.clone())));
     }
@@ -253,13 +288,9 @@ impl Team {
             PendingDerived::Expired(id) => {
                 let request = self.requests.get(id)?.clone();
                 let event = RequestEvent::Expired;
-                let (expired, tell) = (Vec::new(), Vec::new());
                 Some(Record::Request(Box::new(RequestRecord {
-                    event,
-                    request,
-                    expired,
-                    tell,
                     derived_from: Some(seq),
+                    ..RequestRecord::of(event, request)
                 })))
             }
             PendingDerived::Gate(name) => {
@@ -284,7 +315,8 @@ impl Team {
 
     /// Returns the pending requests of a member, of both kinds.
     pub fn pending_of(&self, name: &Name) -> impl Iterator<Item = &Request> {
-        self.pending.get(name).into_iter().flatten().filter_map(|id| self.requests.get(id))
+        let pending = self.members.get(name).map(|member| &member.pending);
+        pending.into_iter().flatten().filter_map(|id| self.requests.get(id))
     }
 
     /// Returns the pending request of one kind, if there is one.
@@ -305,12 +337,28 @@ impl Team {
     }
 
     fn last_of(&self, name: &Name, kind: Kind) -> Option<&Request> {
-        self.requests.get(self.last.get(&(name.clone(), kind))?)
+        self.requests.get(self.members.get(name)?.last_requests.get(&kind)?)
     }
 
     /// Returns the shutdown of a member's present incarnation, if it was approved.
     pub fn release(&self, name: &Name) -> Option<&Request> {
         self.shutdown_of(name).filter(|request| request.status == Status::Approved)
+    }
+}
+
+fn member_of<'m>(
+    members: &'m mut BTreeMap<Name, MemberState>,
+    request: &Request,
+) -> Option<&'m mut MemberState> {
+    members.get_mut(&Name::of_inbox(request.member()).ok()?)
+}
+
+/// A submitted plan closes the gate of its author, an approved one opens it.
+fn gate_after(event: RequestEvent, kind: Kind) -> Option<Gate> {
+    match (kind, event) {
+        (Kind::PlanApproval, RequestEvent::Asked) => Some(Gate::Closed),
+        (Kind::PlanApproval, RequestEvent::Approved) => Some(Gate::Open),
+        _ => None,
     }
 }
 

@@ -3,7 +3,8 @@
 
 use std::io;
 
-use super::{FoldError, Line, Tail, Team, Unreadable, VERSION, read_lines};
+use super::snapshot::read_end;
+use super::{FoldError, Line, Team, VERSION, read_lines};
 use crate::team_dir::{DirError, TeamDir, TeamPath};
 use serde::Deserialize;
 
@@ -35,12 +36,12 @@ pub enum JournalError {
 }
 
 impl JournalError {
-    /// Counts the lines before those that were read.
-    fn behind(mut self, lines_before: impl FnOnce() -> usize) -> Self {
-        if let Self::Unreadable { number, .. } | Self::Fold { number, .. } = &mut self {
-            *number += lines_before();
+    /// Says why a line cannot be read. A line of a newer program need not look like ours.
+    pub(super) fn of_line(number: usize, text: &[u8], error: &serde_json::Error) -> Self {
+        match version_of(text).filter(|&version| version > VERSION) {
+            Some(version) => Self::Fold { number, why: FoldError::Newer(version) },
+            None => Self::Unreadable { number, why: error.to_string() },
         }
-        self
     }
 
     /// Returns what to do about it.
@@ -84,11 +85,23 @@ pub enum Since {
 /// # Errors
 /// [`JournalError`] for a file or a line that cannot be read.
 pub fn load(dir: &TeamDir, since: Since, each: impl FnMut(&Team, &Line)) -> Result<Team, JournalError> {
-    let tail = match since {
-        Since::Snapshot => Tail::read(dir)?,
-        Since::Start => Tail { offset: 0, bytes: read(dir)?.unwrap_or_default() },
+    let (offset, bytes) = match since {
+        Since::Snapshot => read_end(dir)?,
+        Since::Start => (0, read(dir)?.unwrap_or_default()),
     };
-    fold(&tail.bytes, each).map_err(|error| error.behind(|| tail.lines_before(dir)))
+    fold(&bytes, each).map_err(|mut error| {
+        if let JournalError::Unreadable { number, .. } | JournalError::Fold { number, .. } = &mut error {
+            *number += lines_before(dir, offset);
+        }
+        error
+    })
+}
+
+/// Counts the lines before an offset.
+fn lines_before(dir: &TeamDir, offset: u64) -> usize {
+    let before = dir.read(&TeamPath::journal()).unwrap_or_default();
+    let end = usize::try_from(offset).unwrap_or(usize::MAX).min(before.len());
+    before[..end].iter().filter(|&&byte| byte == b'\n').count()
 }
 
 /// Folds the whole lines of a journal. Hands over each line with the state after it.
@@ -98,7 +111,7 @@ pub fn load(dir: &TeamDir, since: Since, each: impl FnMut(&Team, &Line)) -> Resu
 pub fn fold(bytes: &[u8], mut each: impl FnMut(&Team, &Line)) -> Result<Team, JournalError> {
     let mut team = Team::default();
     for line in read_lines(bytes) {
-        let (number, line) = line.map_err(|bad| unreadable(&bad))?;
+        let (number, line) = line?;
         team.apply(&line).map_err(|why| JournalError::Fold { number, why })?;
         each(&team, &line);
     }
@@ -109,14 +122,6 @@ pub fn fold(bytes: &[u8], mut each: impl FnMut(&Team, &Line)) -> Result<Team, Jo
 pub fn torn(bytes: &[u8]) -> Option<usize> {
     let rest = bytes.rsplit(|&byte| byte == b'\n').next().map_or(0, <[u8]>::len);
     (rest > 0).then_some(rest)
-}
-
-/// Says why a line cannot be read. A line of a newer program need not look like ours.
-pub fn unreadable(Unreadable { number, text, why }: &Unreadable<'_>) -> JournalError {
-    match version_of(text).filter(|&version| version > VERSION) {
-        Some(version) => JournalError::Fold { number: *number, why: FoldError::Newer(version) },
-        None => JournalError::Unreadable { number: *number, why: why.clone() },
-    }
 }
 
 /// Returns the version that a line, or another JSON object, says it has.

@@ -59,9 +59,7 @@ pub struct Exit {
     #[serde(default, skip_serializing_if = "Usage::is_nothing")]
     pub usage: Usage,
     /// Why it was ended by signals; null if it was not.
-    #[serde(default)]
     pub ending: Option<Ending>,
     /// How the daemon knew that no process of it was left; null for one that never ran, and where the daemon does not know.
-    #[serde(default)]
     pub emptied: Option<Emptied>,
 }

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use super::{AnsweredBy, Body, IdleReason, LEAD, MAX_LINE, MAX_NEST, Message};
+use super::{Body, IdleReason, LEAD, MAX_LINE, MAX_NEST, Message};
 use crate::id::RequestId;
 use crate::json;
 
@@ -137,18 +137,10 @@ impl Fields {
             Some(approve) => approve,
             None => self.approve()?.ok_or(ParseError::Missing("approve"))?,
         };
-        let answered_by = match self.text("answered_by")?.as_deref() {
-            Some("model") => Some(AnsweredBy::Model),
-            Some("runtime") => Some(AnsweredBy::Runtime),
-            _ => None,
-        };
+        let answered_by = self.text("answered_by")?.and_then(|by| serde_json::from_value(by.into()).ok());
         let request_id = self.request_id()?;
-        Ok(Body::ShutdownResponse {
-            request_id,
-            approve,
-            reason: self.text_or("reason", content)?,
-            answered_by,
-        })
+        let reason = self.text_or("reason", content)?;
+        Ok(Body::ShutdownResponse { request_id, approve, reason, answered_by })
     }
 
     fn plan(&mut self, content: &str) -> Result<Body, ParseError> {
@@ -160,17 +152,11 @@ impl Fields {
     }
 
     fn idle_reason(&mut self) -> Result<IdleReason, ParseError> {
-        match self.text("idle_reason")?.as_deref() {
-            None | Some("available") => Ok(IdleReason::Available),
-            Some("failed") => Ok(IdleReason::Failed),
-            Some("max_turns") => Ok(IdleReason::MaxTurns),
-            Some("max_tokens") => Ok(IdleReason::MaxTokens),
-            Some("interrupted") => Ok(IdleReason::Interrupted),
-            Some(_) => Err(ParseError::Wrong {
-                field: "idle_reason",
-                expected: "one of available, failed, max_turns, max_tokens, interrupted",
-            }),
-        }
+        let expected = "one of available, failed, max_turns, max_tokens, interrupted";
+        let wrong = ParseError::Wrong { field: "idle_reason", expected };
+        let reason = self.text("idle_reason")?;
+        reason
+            .map_or(Ok(IdleReason::Available), |text| serde_json::from_value(text.into()).map_err(|_| wrong))
     }
 
     fn request_id(&mut self) -> Result<RequestId, ParseError> {

@@ -3,11 +3,9 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open, pidfd_send_signal, waitid,
-};
+use rustix::process::{PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open, pidfd_send_signal, waitid};
 
-use super::{Identity, Stat, boot_id};
+use super::{Identity, Stat, boot_id, gone, pid_of};
 
 /// How a process ended, as far as that could be seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -98,10 +96,9 @@ impl ProcessHandle {
 }
 
 fn open_pidfd(pid: u32) -> io::Result<OwnedFd> {
-    let raw = i32::try_from(pid).ok().and_then(Pid::from_raw);
-    let raw = raw.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "not a pid"))?;
+    let raw = pid_of(pid).ok_or_else(|| gone(pid))?;
     pidfd_open(raw, PidfdFlags::empty()).map_err(|errno| match errno {
-        rustix::io::Errno::SRCH => io::Error::new(io::ErrorKind::NotFound, format!("no process {pid}")),
+        rustix::io::Errno::SRCH => gone(pid),
         other => other.into(),
     })
 }

@@ -1,7 +1,7 @@
 //! Why something in the team directory cannot be done.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// What could not be done in the team directory, with path and verb. Fits behind "error: ".
 #[derive(Debug, thiserror::Error)]
@@ -57,6 +57,11 @@ pub enum DirError {
 }
 
 impl DirError {
+    /// Explains an error of the system.
+    pub fn io<E: Into<io::Error>>(verb: &'static str, path: &Path) -> impl FnOnce(E) -> Self {
+        move |source| Self::Io { verb, path: path.to_owned(), source: source.into() }
+    }
+
     /// Returns the system's error, where there is one.
     pub fn io_kind(&self) -> Option<io::ErrorKind> {
         match self {

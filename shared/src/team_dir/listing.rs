@@ -1,9 +1,7 @@
 //! What really stands in a team directory: for those who look whether all is as it should be. Nothing is opened but
 //! folders, nothing is followed, and nothing is made.
 
-use std::os::fd::OwnedFd;
-
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
+use rustix::fs::{AtFlags, Dir, FileType};
 
 use super::{DirError, TeamDir, TeamPath};
 
@@ -63,7 +61,7 @@ impl TeamDir {
     /// [`DirError`] if the folder is a link, or the system refuses.
     pub fn list(&self, folder: Option<&'static str>) -> Result<Vec<Found>, DirError> {
         let explain = |errno| self.explain("list", &TeamPath::top(folder.unwrap_or(".")), errno);
-        let opened = match self.open_listed(folder) {
+        let opened = match self.try_open_folder(folder) {
             Err(rustix::io::Errno::NOENT) => return Ok(Vec::new()),
             other => other.map_err(explain)?,
         };
@@ -91,27 +89,6 @@ impl TeamDir {
         found.sort_by(|one, other| one.at.file.cmp(&other.at.file));
         Ok(found)
     }
-
-    fn open_listed(&self, folder: Option<&'static str>) -> rustix::io::Result<OwnedFd> {
-        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::RDONLY | OFlags::CLOEXEC;
-        rustix::fs::openat(&self.fd, folder.unwrap_or("."), flags, Mode::empty())
-    }
-
-    /// Takes from all other users what a file, a folder or the team directory itself (none) lets them do. Nothing
-    /// is added: a file that is read-only stays so.
-    ///
-    /// # Errors
-    /// [`DirError`] if it is no regular file and no folder, belongs to another user, or the system refuses.
-    pub fn close_to_others(&self, at: Option<&TeamPath>) -> Result<(), DirError> {
-        use std::os::fd::AsFd;
-        let Some(at) = at else { return super::close_to_others(self.fd.as_fd(), &self.root) };
-        let folder = super::FOLDERS.into_iter().find(|folder| at.folder.is_none() && at.file == *folder);
-        if let Some(folder) = folder {
-            return super::close_to_others(self.open_folder(folder)?.as_fd(), &self.path(at));
-        }
-        let file = self.open_file(at, OFlags::RDONLY)?;
-        super::close_to_others(file.as_fd(), &self.path(at))
-    }
 }
 
 impl FileKind {
@@ -129,7 +106,6 @@ impl FileKind {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn what_stands_there_is_told_and_nothing_is_followed_or_made() {
@@ -146,24 +122,5 @@ mod tests {
         let named = |name: &str| top.iter().find(|found| found.at.file == name).unwrap();
         assert_eq!((named("x").kind, named("x").size, named("x").mode), (FileKind::File, 3, 0o600));
         assert_eq!(named("log").kind, FileKind::Folder);
-    }
-
-    #[test]
-    fn only_what_others_may_is_taken_away() {
-        let scratch = tempfile::tempdir().unwrap();
-        let dir = TeamDir::create(&scratch.path().join(".team")).unwrap();
-        let at = TeamPath::journal();
-        crate::fs::replace(&dir, &at, b"").unwrap();
-        let set = |path: &str, mode| {
-            let path = dir.root().join(path);
-            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
-        };
-        set("journal.jsonl", 0o464);
-        set("inbox", 0o755);
-        dir.close_to_others(Some(&at)).unwrap();
-        dir.close_to_others(Some(&TeamPath::top("inbox"))).unwrap();
-        let top = dir.list(None).unwrap();
-        let mode = |name: &str| top.iter().find(|found| found.at.file == name).unwrap().mode;
-        assert_eq!((mode("journal.jsonl"), mode("inbox")), (0o400, 0o700));
     }
 }

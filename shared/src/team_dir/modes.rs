@@ -4,11 +4,12 @@
 //! open the team directory to other accounts, or close it to the daemon. The daemon holds a descriptor of the directory,
 //! so no mode keeps it out.
 
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd};
 
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, chmodat, fchmod, fstat, openat, statat};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, chmodat, fstat, openat};
+use rustix::io::Errno;
 
-use super::{DIR_MODE, DirError, FILE_MODE, FOLDERS, TeamDir, TeamPath};
+use super::{DIR_MODE, DirError, FILE_MODE, FOLDERS, FileKind, TeamDir, TeamPath};
 
 /// The bits of a mode that `chmod` sets.
 const ALL_BITS: u32 = 0o7777;
@@ -22,63 +23,57 @@ impl TeamDir {
     /// [`DirError`] if the system refuses.
     pub fn restore_modes(&self) -> Result<Vec<String>, DirError> {
         let mut restored = Vec::new();
-        let explain = |at: &str, errno| self.explain("change the mode of", &TeamPath::top(at), errno);
-        // By the descriptor: in a directory that is closed, not even `.` is found.
-        let own = fstat(&self.fd).map_err(|errno| explain(".", errno))?.st_mode & ALL_BITS;
-        if own != DIR_MODE {
-            fchmod(&self.fd, Mode::from_raw_mode(DIR_MODE)).map_err(|errno| explain(".", errno))?;
-            restored.push(format!(". ({own:04o})"));
-        }
-        for folder in FOLDERS {
-            self.restore_mode(self.fd.as_fd(), folder, &mut restored)
-                .map_err(|errno| explain(folder, errno))?;
+        let folders = FOLDERS.map(TeamPath::top);
+        for at in [None].into_iter().chain(folders.iter().map(Some)) {
+            let name = at.map_or(".", TeamPath::file_name);
+            restored.extend(self.restore_mode(at)?.map(|had| format!("{name} ({had:04o})")));
         }
         for folder in [None].into_iter().chain(FOLDERS.map(Some)) {
-            let opened = match folder {
-                Some(folder) => self.open_folder(folder)?,
-                None => self.fd.try_clone().map_err(|error| DirError::Io {
-                    verb: "open",
-                    path: self.root.clone(),
-                    source: error,
-                })?,
-            };
-            for found in self.list(folder)? {
-                if found.mode & ALL_BITS != FILE_MODE && found.kind == super::FileKind::File {
-                    let file = found.at.file_name();
-                    let mut of_file = Vec::new();
-                    self.restore_mode(opened.as_fd(), file, &mut of_file)
-                        .map_err(|errno| explain(file, errno))?;
-                    restored.extend(of_file.into_iter().filter(|_| folder.is_none()));
-                }
+            for found in self.list(folder)?.into_iter().filter(|found| found.kind == FileKind::File) {
+                let had = self.restore_mode(Some(&found.at)).map(|had| had.filter(|_| folder.is_none()))?;
+                restored.extend(had.map(|had| format!("{} ({had:04o})", found.at)));
             }
         }
         Ok(restored)
     }
 
-    /// Follows no link: what is opened is only held, and its mode is set by the kernel's name of that.
-    fn restore_mode(
-        &self,
-        above: BorrowedFd<'_>,
-        name: &str,
-        restored: &mut Vec<String>,
-    ) -> rustix::io::Result<()> {
-        let stat = match statat(above, name, AtFlags::SYMLINK_NOFOLLOW) {
-            Err(rustix::io::Errno::NOENT) => return Ok(()),
-            other => other?,
+    /// Gives the directory itself (none), a folder or a file the mode that it was made with. Returns the mode that it had, if
+    /// that was another one. What is not there, or something else, is left alone.
+    ///
+    /// # Errors
+    /// [`DirError`] if the system refuses.
+    pub fn restore_mode(&self, at: Option<&TeamPath>) -> Result<Option<u32>, DirError> {
+        let restore = || {
+            // Follows no link: what is opened is only held, and its mode is set by the kernel's name of that.
+            let held = match at {
+                None => None,
+                Some(at) => {
+                    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                    Some(openat(self.try_open_folder(at.folder)?, at.file_name(), flags, Mode::empty())?)
+                }
+            };
+            // In a directory that is closed, not even `.` is found: its descriptor is enough.
+            let held = held.as_ref().map_or(self.fd.as_fd(), AsFd::as_fd);
+            let found = fstat(held)?.st_mode;
+            let wanted = match FileType::from_raw_mode(found) {
+                FileType::Directory => DIR_MODE,
+                FileType::RegularFile => FILE_MODE,
+                _ => return Ok(None),
+            };
+            if found & ALL_BITS == wanted {
+                return Ok(None);
+            }
+            let itself = format!("/proc/self/fd/{}", held.as_raw_fd());
+            chmodat(CWD, itself, Mode::from_raw_mode(wanted), AtFlags::empty())?;
+            Ok(Some(found & ALL_BITS))
         };
-        let wanted = match FileType::from_raw_mode(stat.st_mode) {
-            FileType::Directory => DIR_MODE,
-            FileType::RegularFile => FILE_MODE,
-            _ => return Ok(()),
-        };
-        if stat.st_mode & ALL_BITS == wanted {
-            return Ok(());
+        match restore() {
+            Err(Errno::NOENT) => Ok(None),
+            other => other.map_err(|errno| {
+                let at = at.cloned().unwrap_or_else(|| TeamPath::top("."));
+                self.explain("change the mode of", &at, errno)
+            }),
         }
-        let held = openat(above, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
-        let itself = format!("/proc/self/fd/{}", held.as_raw_fd());
-        chmodat(CWD, itself, Mode::from_raw_mode(wanted), AtFlags::empty())?;
-        restored.push(format!("{name} ({:04o})", stat.st_mode & ALL_BITS));
-        Ok(())
     }
 }
 

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use super::{MAX_SIZE, TABLES};
-use crate::settings::{SettingError, SettingsPatch};
+use super::TABLES;
+use crate::settings::{SettingError, Settings};
 
 /// A place in a text: line and column, both from 1; a column is a character.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,52 +34,40 @@ impl fmt::Display for LineColumn {
 }
 
 /// Why `team.toml` cannot be used.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum TeamFileError {
-    /// Something in it makes no sense.
-    #[error("{}:{place}: {what}", path.display())]
-    Wrong {
-        /// The file.
-        path: PathBuf,
-        /// Where.
-        place: LineColumn,
-        /// What is wrong.
-        what: String,
-        /// What to do, if the text does not say so.
-        hint: Option<String>,
-    },
-    /// The system refuses.
-    #[error("cannot {verb} {}: {why}", path.display())]
-    Io {
-        /// What was tried.
-        verb: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        why: std::io::ErrorKind,
-    },
-    /// Something else than a file is there.
-    #[error("{} is not a regular file", .0.display())]
-    NotAFile(PathBuf),
-    /// Another user could settle what a teammate does.
-    #[error("{} belongs to another user (uid {owner})", path.display())]
-    Foreign {
-        /// The file.
-        path: PathBuf,
-        /// Whose it is.
-        owner: u32,
-    },
-    /// It is no file that a person writes.
-    #[error("{} is larger than {MAX_SIZE} bytes", .0.display())]
-    TooLarge(PathBuf),
-    /// A path in it begins with `~`, and there is no home.
-    #[error(transparent)]
-    Home(#[from] SettingError),
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TeamFileError {
+    /// The mistake in the file, if that could be read.
+    mistake: Option<(PathBuf, LineColumn)>,
+    what: String,
+    hint: String,
+}
+
+impl std::error::Error for TeamFileError {}
+
+impl fmt::Display for TeamFileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some((path, place)) = &self.mistake {
+            write!(f, "{}:{place}: ", path.display())?;
+        }
+        f.write_str(&self.what)
+    }
+}
+
+/// A path in the file begins with `~`, and there is no home.
+impl From<SettingError> for TeamFileError {
+    fn from(error: SettingError) -> Self {
+        Self::of_file(error.to_string(), "set HOME, or write the path without `~`")
+    }
 }
 
 impl TeamFileError {
+    pub(super) fn of_file(what: String, hint: &str) -> Self {
+        Self { mistake: None, what, hint: hint.to_owned() }
+    }
+
     pub(super) fn wrong(place: LineColumn, what: impl Into<String>) -> Self {
-        Self::Wrong { path: PathBuf::from(super::FILE), place, what: what.into(), hint: None }
+        let hint = "correct that line, or move the file away".to_owned();
+        Self { mistake: Some((PathBuf::from(super::FILE), place)), what: what.into(), hint }
     }
 
     pub(super) fn not_utf8(bytes: &[u8], offset: usize) -> Self {
@@ -92,38 +80,35 @@ impl TeamFileError {
         let escaped = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
         let message: String = error.message().chars().take(600).map(escaped).collect();
         let mut names = message.split('`').skip(1).step_by(2);
-        let unknown = names.next().filter(|_| message.starts_with("unknown field"));
-        let what = unknown.map_or_else(|| message.clone(), |key| format!("unknown key `{key}`"));
-        let hint = unknown.map(|key| advise(key, names.chain(SettingsPatch::KEYS).chain(TABLES)));
-        Self::Wrong { path: PathBuf::from(super::FILE), place, what, hint }
+        match names.next().filter(|_| message.starts_with("unknown field")) {
+            Some(key) => {
+                let hint = advise(key, names.chain(Settings::KEYS.split(' ')).chain(TABLES));
+                Self { hint, ..Self::wrong(place, format!("unknown key `{key}`")) }
+            }
+            None => Self::wrong(place, &*message),
+        }
     }
 
-    pub(super) fn in_file(self, file: &Path) -> Self {
-        match self {
-            Self::Wrong { place, what, hint, .. } => Self::Wrong { path: file.to_owned(), place, what, hint },
-            other => other,
+    pub(super) fn in_file(mut self, file: &Path) -> Self {
+        if let Some((path, _)) = &mut self.mistake {
+            file.clone_into(path);
         }
+        self
     }
 
     /// Returns where the mistake is, if it has a place.
     pub fn place(&self) -> Option<LineColumn> {
-        match self {
-            Self::Wrong { place, .. } => Some(*place),
-            _ => None,
-        }
+        self.mistake.as_ref().map(|(_, place)| *place)
+    }
+
+    /// Returns what is wrong, without the place.
+    pub fn what(&self) -> &str {
+        &self.what
     }
 
     /// Returns what to do next. Fits behind "hint: ".
     pub fn hint(&self) -> &str {
-        match self {
-            Self::Wrong { hint: Some(hint), .. } => hint,
-            Self::Wrong { .. } => "correct that line, or move the file away",
-            Self::Io { .. } => "make it readable, or move it away",
-            Self::NotAFile(_) => "move what is there away",
-            Self::Foreign { .. } => "only what you (or root) own is followed: make a copy of your own",
-            Self::TooLarge(_) => "long prompts can stand in files of their own: `--prompt-file`",
-            Self::Home(_) => "set HOME, or write the path without `~`",
-        }
+        &self.hint
     }
 }
 

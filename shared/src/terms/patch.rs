@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use super::{ApproveBy, Restart, SandboxMode, add};
 use crate::amount::{parse_count, parse_memory, parse_seconds, parse_tokens, written};
 use crate::environment::is_model_key;
-use crate::model_spec::{ModelSpec, UnknownModel};
+use crate::model_spec::ModelSpec;
 use crate::settings::{Lookup, SettingError, variable};
 
 // What is said of the terms; what is not said is none. It stands in control frames, too: no field may be left out when it is
@@ -26,7 +26,7 @@ pub struct TermsPatch {
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     pub prompt: Option<String>,
     /// The model: script, anthropic:MODEL or openai:MODEL, or the provider alone [default: by the key that is set, else script]
-    #[arg(long, value_name = "MODEL", value_parser = model)]
+    #[arg(long, value_name = "MODEL", value_parser = |text: &str| ModelSpec::try_from(text.to_owned()))]
     pub model: Option<ModelSpec>,
     /// The directory to work in [default: the one that holds the team directory]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
@@ -155,10 +155,6 @@ impl SandboxPatch {
         add(&mut self.env, &below.env);
         Self { mode: self.mode.or(below.mode), network: self.network.or(below.network), ..self }
     }
-}
-
-fn model(text: &str) -> Result<ModelSpec, String> {
-    text.parse().map_err(|error: UnknownModel| format!("{error}: {}", error.hint()))
 }
 
 const MODELS: &str = "script, anthropic[:MODEL] or openai[:MODEL]";

@@ -11,7 +11,7 @@ use crate::control::SpawnOrder;
 use crate::environment::Environment;
 use crate::model_spec::{ModelSpec, Provider};
 use crate::name::Name;
-use crate::settings::{Lookup, SettingError, Settings, variable};
+use crate::settings::{Lookup, SettingError, variable};
 use crate::team_file::{TeamFile, VARIABLE};
 
 /// What a command asks for.
@@ -119,7 +119,7 @@ fn hand_on(environment: &mut Environment, file: &TeamFile, ca: Option<String>, i
     if !is_lead {
         environment.unset(VARIABLE);
     }
-    let mut variables = Settings::default().with(&file.settings).variables();
+    let mut variables = file.settings.variables();
     let timeout = file.service.timeout.map(|time| time.as_secs_f64().to_string());
     variables.extend(timeout.map(|time| ("TEAM_MODEL_TIMEOUT", time)));
     variables.extend(file.service.context_window.map(|tokens| ("TEAM_CONTEXT_WINDOW", tokens.to_string())));

@@ -81,14 +81,8 @@ impl Stage {
         let bytes = std::fs::read(self.team.path("journal.jsonl")).unwrap_or_default();
         let mut fold = Fold::default();
         for line in journal::read_lines(&bytes) {
-            let (number, line) = line.map_err(|bad| {
-                Violation(format!(
-                    "journal line {}: {}: {}",
-                    bad.number,
-                    bad.why,
-                    String::from_utf8_lossy(bad.text)
-                ))
-            })?;
+            let (number, line) =
+                line.map_err(|bad| Violation(format!("{bad}: {}", String::from_utf8_lossy(&bytes))))?;
             fold.apply(&line).map_err(|error| Violation(format!("journal line {number}: {error}")))?;
         }
         Ok(fold)

@@ -9,7 +9,7 @@ use std::future::pending;
 use std::sync::Arc;
 
 use teamd_shared::clock;
-use teamd_shared::inbox::{self, InboxLine, ReadError, Reader, Rejection};
+use teamd_shared::inbox::{self, InboxLine, ReadError, Reader, RejectedLine};
 use teamd_shared::message::{Body, LEAD, Message, Relevance, USER};
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
@@ -79,7 +79,7 @@ pub(crate) enum Taken {
         /// Where it begins.
         offset: u64,
         /// What is wrong with it.
-        rejection: Rejection,
+        rejection: RejectedLine,
         /// The position behind it.
         behind: Position,
     },
@@ -101,7 +101,7 @@ impl Mailbox {
         seen: Vec<Uuid>,
         waking: Waking,
     ) -> Result<Self, ReadError> {
-        let mut reader = Reader::open_or_make(Arc::clone(&dir), name, cursor)?;
+        let mut reader = Reader::open(Arc::clone(&dir), name, cursor)?;
         seen.into_iter().for_each(|id| reader.seen(id));
         let watch = arm(&dir, name, waking);
         let (name, waiting) = (name.clone(), VecDeque::new());
@@ -269,9 +269,9 @@ impl Mailbox {
 
     /// Puts a line that is no message into quarantine; a second time changes nothing. Returns what is to be said of it: why
     /// it is none, and where it is kept.
-    pub(crate) fn reject(&self, offset: u64, rejection: &Rejection) -> String {
+    pub(crate) fn reject(&self, rejection: &RejectedLine) -> String {
         let reason = &rejection.reason;
-        match inbox::reject(&self.dir, &self.name, offset, rejection, clock::wall()) {
+        match inbox::quarantine(&self.dir, &self.name, rejection, clock::wall()) {
             Ok(_) => format!("{reason}; it is kept in {}", TeamPath::rejected(&self.name)),
             Err(error) => {
                 tracing::error!("a line that is no message could not be kept: {error}");

@@ -114,7 +114,7 @@ impl<T: Tools> Session<T> {
                 }
                 Taken::Rejected { offset, rejection, behind } => {
                     // Into quarantine first: a second time there changes nothing, a second notice would.
-                    let reason = self.dispatcher.mailbox.reject(offset, &rejection);
+                    let reason = self.dispatcher.mailbox.reject(&rejection);
                     self.transcript.set_cursor(behind);
                     let message_id = self.ids.message();
                     self.record(&Entry::Rejected { offset, reason: reason.clone(), message_id })?;

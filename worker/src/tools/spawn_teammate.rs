@@ -107,7 +107,7 @@ impl Spawner {
     /// Takes from the terms of a teammate what the lead agent itself may not do or use.
     fn bound(&self, terms: &mut TermsPatch) {
         let Terms { sandbox, bounds, .. } = &self.terms;
-        terms.sandbox.mode = Some(terms.sandbox.mode.unwrap_or_default().narrower(sandbox.mode));
+        terms.sandbox.mode = Some(terms.sandbox.mode.unwrap_or_default().min(sandbox.mode));
         if sandbox.no_network {
             terms.sandbox.network = Some(false);
         }

@@ -130,7 +130,7 @@ impl Toolbox {
         let policy = self.places.policy(&self.sandbox, gate, (layers, weak))?;
         if policy.is_some() {
             // Shims note there what must not be made. It may be deleted at any time.
-            self.team_dir.open_folder("run").map_err(|error| error.to_string())?;
+            self.team_dir.open_folder(Some("run")).map_err(|error| error.to_string())?;
         }
         let job = CommandCall { command: &bash.command, timeout: bash.timeout, policy: policy.as_ref() };
         let state = match bash.run_in_background {

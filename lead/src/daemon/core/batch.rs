@@ -310,7 +310,7 @@ impl Batcher {
         if self.team.snapshot_is_due(self.rules.snapshot_lines)
             && let Some(snapshot) = self.team.snapshot()
         {
-            self.apply(Record::snapshot(snapshot), now, batch);
+            self.apply(snapshot, now, batch);
         }
     }
 

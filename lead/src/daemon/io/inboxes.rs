@@ -9,7 +9,7 @@ mod tests;
 use std::collections::BTreeSet;
 use teamd_shared::mutant;
 
-use teamd_shared::inbox::{self, AppendError, Durability, Rejected};
+use teamd_shared::inbox::{self, AppendError, Durability};
 use teamd_shared::journal::{Line, MemberEvent, Record, Team};
 use teamd_shared::message::Message;
 use teamd_shared::name::Name;
@@ -124,9 +124,7 @@ impl Progress {
         match &line.record {
             Record::Team(record) => {
                 for bad in &record.rejected {
-                    let (offset, line_text, reason) = (bad.offset, bad.line.clone(), bad.reason.clone());
-                    let bad = Rejected { line: line_text, offset, reason, at: line.at };
-                    inbox::quarantine(dir, &Name::lead(), &bad)?;
+                    inbox::quarantine(dir, &Name::lead(), bad, line.at)?;
                 }
             }
             Record::Member(record) if record.event == MemberEvent::Forgotten => {

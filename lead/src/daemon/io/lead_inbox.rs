@@ -6,7 +6,6 @@
 use std::sync::Arc;
 
 use teamd_shared::inbox::{self, ReadError, Reader};
-use teamd_shared::journal::RejectedLine;
 use teamd_shared::message::Message;
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
@@ -26,7 +25,7 @@ impl LeadInbox {
     pub(crate) fn open(dir: Arc<TeamDir>, from: Position) -> Result<Self, ReadError> {
         inbox::create(&dir, &Name::lead())?;
         // It acts on no message, so it need not know a doubled one.
-        let reader = Reader::open_or_make(Arc::clone(&dir), &Name::lead(), from)?.without_memory();
+        let reader = Reader::open(Arc::clone(&dir), &Name::lead(), from)?.without_memory();
         Ok(Self { dir, reader })
     }
 
@@ -43,11 +42,7 @@ impl LeadInbox {
         if let Some(why) = batch.restarted {
             tracing::warn!("the lead's inbox {why}; reading goes on at its beginning");
         }
-        let rejected = batch.lines.into_iter().filter_map(|line| {
-            let rejection = line.message.err()?;
-            let (offset, reason) = (line.offset, rejection.reason.to_string());
-            Some(RejectedLine { offset, reason, line: rejection.text })
-        });
+        let rejected = batch.lines.into_iter().filter_map(|line| line.message.err());
         (Event::LeadRead { position: batch.position, rejected: rejected.collect() }, batch.more)
     }
 

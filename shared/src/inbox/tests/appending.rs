@@ -1,6 +1,7 @@
 //! Append, then look back.
 
 use super::*;
+use crate::fs::write_once;
 
 #[test]
 fn a_message_is_one_line_and_its_place_is_told() {
@@ -46,7 +47,7 @@ fn a_torn_tail_of_spaces_does_not_double_the_message() {
     raw(&dir, b"  ");
     send(&dir, "one");
     assert_eq!(read_all(&dir), ["one"]);
-    assert_eq!(count_lines(&dir, &alice(), Position::START).unwrap().lines, 2, "it stands there twice");
+    assert_eq!(count_lines(&dir, &alice(), Position::START).unwrap().mail, 2, "it stands there twice");
 }
 
 #[test]
@@ -106,10 +107,10 @@ fn the_largest_message_goes_through() {
 
 #[test]
 fn a_full_disk_is_an_error_that_says_so() {
-    let full = Inbox { file: OpenOptions::new().write(true).open("/dev/full").unwrap(), identity: (0, 0) };
-    let short = full.write(b"{}\n").unwrap_err();
+    let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let short = write_once(&full, b"{}\n").unwrap_err();
     assert_eq!(short.written, 0);
-    let error = short.at(PathBuf::from("alice.jsonl"), 3);
+    let error = AppendError::short(short, PathBuf::from("alice.jsonl"), 3);
     assert!(error.to_string().starts_with("only 0 of 3 bytes"), "{error}");
     assert!(error.to_string().contains("No space left"), "{error}");
     assert!(error.hint().unwrap().contains("free some space"));

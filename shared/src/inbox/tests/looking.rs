@@ -91,13 +91,6 @@ fn a_message_that_is_torn_or_glued_to_something_torn_is_not_held() {
 }
 
 #[test]
-fn a_durability_has_two_names() {
-    assert_eq!(["disk".parse(), "process".parse()], [Ok(Durability::Disk), Ok(Durability::Process)]);
-    let error = "sync".parse::<Durability>().unwrap_err();
-    assert_eq!(error.to_string(), "\"sync\" is no durability: disk or process");
-}
-
-#[test]
 fn a_torn_line_is_not_found_by_the_id_that_it_begins_with() {
     let (_scratch, dir) = team();
     let sent = message("one");

@@ -3,7 +3,7 @@ use std::io::Write;
 use uuid::Uuid;
 
 use super::*;
-use crate::journal::{RequestEvent, RequestRecord, VERSION, read_lines};
+use crate::journal::{Line, RequestEvent, RequestRecord, VERSION, read_lines};
 use crate::request::{Kind, Payload, Status};
 
 /// A journal that a daemon wrote: a team that worked for some time.
@@ -20,7 +20,7 @@ fn fold(lines: &[Line]) -> Team {
 }
 
 fn snapshot_line(team: &Team) -> Option<Line> {
-    let record = Record::snapshot(team.snapshot()?);
+    let record = team.snapshot()?;
     Some(Line { seq: team.seq + 1, at: 1.0, version: Some(VERSION), done: team.done, lead: None, record })
 }
 
@@ -37,6 +37,7 @@ fn a_fold_from_any_snapshot_ends_as_the_fold_of_all_lines() {
         let before = fold(&all[..cut]);
         let Some(snapshot) = snapshot_line(&before) else { continue };
         snapshots += 1;
+        assert_eq!(reread(&snapshot), snapshot);
         let (mut from_snapshot, mut live) = (Team::default(), before);
         from_snapshot.apply(&reread(&snapshot)).unwrap();
         live.apply(&snapshot).unwrap();

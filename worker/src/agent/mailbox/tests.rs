@@ -217,12 +217,12 @@ fn what_is_said_of_a_line_that_is_no_message_is_where_it_is_kept() {
     scene.write("nonsense\n");
     let mut mailbox = scene.open(Position::START);
     let taken = mailbox.take();
-    let [Taken::Rejected { offset, rejection, .. }] = &taken[..] else { panic!("{taken:?}") };
-    let said = mailbox.reject(*offset, rejection);
+    let [Taken::Rejected { rejection, .. }] = &taken[..] else { panic!("{taken:?}") };
+    let said = mailbox.reject(rejection);
     assert!(said.contains("not JSON") && said.ends_with("kept in inbox/alice.rejected.jsonl"), "{said}");
     let kept = scene.dir.path(&TeamPath::rejected(&scene.name));
     std::fs::remove_file(&kept).unwrap();
     std::fs::create_dir(&kept).unwrap();
-    let said = mailbox.reject(*offset, rejection);
+    let said = mailbox.reject(rejection);
     assert!(said.contains("; it stands in the inbox alone (") && !said.contains("kept"), "{said}");
 }

@@ -1,6 +1,6 @@
 //! The team's own files, as `lint` checks them, and how far each reader has consumed its inbox.
 
-use teamd_shared::inbox::{PositionCheck, ReadError, check_position};
+use teamd_shared::inbox::{ReadError, fits};
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
 use teamd_shared::team_dir::TeamPath;
@@ -97,11 +97,9 @@ pub(super) fn positions(seen: &Seen, check: &mut Check) -> Option<String> {
     for (name, position, reader) in daemon.into_iter().chain(members) {
         positions += 1;
         let offset = position.offset;
-        let why = match check_position(&seen.dir, &name, position) {
-            Ok(PositionCheck::Fits) | Err(ReadError::Dir(_)) => continue,
-            Ok(PositionCheck::Beyond { .. }) => "which is shorter now",
-            Ok(PositionCheck::WithinALine) => "which is no end of a line",
-            Ok(PositionCheck::Changed) => "where other lines stand now",
+        let why = match fits(&seen.dir, &name, position) {
+            Ok(true) | Err(ReadError::Dir(_)) => continue,
+            Ok(false) => "where other lines stand now",
             Err(_) if offset == 0 => continue,
             Err(_) => "which is not there",
         };

@@ -1,6 +1,6 @@
 //! Files of records, one a line: the lines, the places in them, and the journal.
 
-use teamd_shared::journal::reader::{self, JournalError};
+use teamd_shared::journal::reader::JournalError;
 use teamd_shared::journal::{Team, read_lines};
 
 use super::decisions::illegal;
@@ -16,11 +16,14 @@ pub(super) fn journal(bytes: &[u8]) -> Vec<Remark> {
     for line in read_lines(bytes) {
         match line {
             Err(bad) => {
-                remarks.push(match reader::unreadable(&bad) {
-                    JournalError::Fold { why, .. } => {
-                        Remark::error((bad.number, 1), why.to_string(), REFUSED)
+                remarks.extend(match bad {
+                    JournalError::Fold { number, why } => {
+                        Some(Remark::error((number, 1), why.to_string(), REFUSED))
                     }
-                    _ => unreadable(bad.number, bad.text, &bad.why, REFUSED),
+                    JournalError::Unreadable { number, why } => {
+                        Some(unreadable(number, texts[number - 1], &why, REFUSED))
+                    }
+                    JournalError::Dir(_) | JournalError::Io(_) => None,
                 });
                 // What follows would be told for the same reason.
                 continues = false;

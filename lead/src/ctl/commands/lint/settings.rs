@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use teamd_shared::team_file::{TeamFile, TeamFileError};
+use teamd_shared::team_file::TeamFile;
 
 use super::Remark;
 use super::lines::column_of;
@@ -26,12 +26,7 @@ pub(super) fn lint(file: &str, bytes: &[u8]) -> Vec<Remark> {
         Ok(_) => Vec::new(),
         Err(error) => {
             let place = error.place().map_or((0, 0), |place| (place.line, place.column));
-            let hint = error.hint().to_owned();
-            let what = match error {
-                TeamFileError::Wrong { what, .. } => what,
-                other => other.to_string(),
-            };
-            vec![Remark::error(place, format!("{what}; {hint}"), READER)]
+            vec![Remark::error(place, format!("{}; {}", error.what(), error.hint()), READER)]
         }
     }
 }

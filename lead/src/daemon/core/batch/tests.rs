@@ -6,9 +6,10 @@ use teamd_shared::control::{Command, Done, ShutdownOrder, SpawnOrder, StopOutcom
 use teamd_shared::environment::Environment;
 use teamd_shared::id::{CountingIds, RequestId};
 use teamd_shared::journal::{RejectedLine, SNAPSHOT_LINES};
-use teamd_shared::member::{Doing, Member, Phase, RestartLimit};
+use teamd_shared::member::{Doing, Member, Phase};
 use teamd_shared::position::Position;
 use teamd_shared::process::Identity;
+use teamd_shared::settings::Settings;
 
 use super::*;
 use crate::daemon::core::decide::decide;
@@ -49,7 +50,7 @@ impl Fixture {
     fn new() -> Self {
         let rules = Rules {
             grace: Duration::from_secs(10),
-            restart: RestartLimit::default(),
+            restart: Settings::default().restart(),
             watchdog: None,
             snapshot_lines: SNAPSHOT_LINES,
         };

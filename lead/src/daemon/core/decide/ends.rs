@@ -2,7 +2,7 @@
 
 use teamd_shared::id::{Ids, RequestId};
 use teamd_shared::journal::{MemberEvent, MemberRecord, Notice, Record};
-use teamd_shared::member::{End, Ending, Exit, Gate, Member, Phase, PhaseEvent, Restart, RestartLimit};
+use teamd_shared::member::{End, Ending, Exit, Gate, Member, Phase, Restart, RestartLimit};
 use teamd_shared::name::Name;
 use teamd_shared::request::{Kind, Status, Trigger};
 
@@ -150,8 +150,11 @@ impl View<'_> {
                 ..ended
             };
         }
-        let phase = member.phase.after(PhaseEvent::Ended(end)).unwrap_or(Phase::Crashed);
-        Member { phase, gate: if member.terms.plan { Gate::Closed } else { member.gate }, ..ended }
+        Member {
+            phase: end.into(),
+            gate: if member.terms.plan { Gate::Closed } else { member.gate },
+            ..ended
+        }
     }
 
     /// Returns the restarts that count. For the restarts of an earlier daemon only the time of day is known.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use teamd_shared::control::{Done, Refusal, RefusalCode, SpawnOrder, ToWorker};
 use teamd_shared::id::RequestId;
 use teamd_shared::journal::{MemberEvent, MemberRecord, MemberState, Record, Team};
-use teamd_shared::member::{Gate, Member, Phase, PhaseEvent, Terms};
+use teamd_shared::member::{Gate, Member, Phase, Terms};
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
 
@@ -119,7 +119,7 @@ impl View<'_> {
             begins_at: facts
                 .lead_inbox
                 .unwrap_or_else(|| exit.as_ref().map_or(Position::START, |exit| exit.inbox)),
-            phase: next_phase(before, PhaseEvent::Spawning),
+            phase: Phase::Spawning,
             process: None,
             cgroup: None,
             gate: if order.terms.plan == Some(true) { Gate::Closed } else { Gate::Open },
@@ -139,7 +139,7 @@ impl View<'_> {
         Member {
             terms: before.terms.clone().with(&order.terms),
             incarnation: before.incarnation + 1,
-            phase: next_phase(Some(before), PhaseEvent::Spawning),
+            phase: Phase::Spawning,
             process: None,
             cgroup: None,
             gate: if order.terms.plan == Some(true) { Gate::Closed } else { before.gate },
@@ -195,9 +195,4 @@ pub(crate) fn is_being_archived(team: &Team, name: &Name) -> bool {
     team.undone.iter().any(|line| {
         matches!(&line.record, Record::Member(it) if it.event == MemberEvent::Forgotten && it.member.name == *name)
     })
-}
-
-/// Returns the phase of an incarnation that begins; the caller has checked that the one before has ended.
-fn next_phase(before: Option<&Member>, event: PhaseEvent) -> Phase {
-    before.map_or(Phase::Spawning, |member| member.phase.after(event).unwrap_or(Phase::Spawning))
 }

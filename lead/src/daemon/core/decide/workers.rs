@@ -3,7 +3,7 @@
 use teamd_shared::control::{ToWorker, WorkerState};
 use teamd_shared::id::{Ids, RequestId};
 use teamd_shared::journal::{MemberEvent, Record, RequestEvent, RequestRecord};
-use teamd_shared::member::{Cgroup, Doing, Ending, Member, Phase, PhaseEvent};
+use teamd_shared::member::{Cgroup, Doing, Ending, Member, Phase};
 use teamd_shared::message::{AnsweredBy, Body, LEAD, Message};
 use teamd_shared::process::Identity;
 use teamd_shared::request::{self, Answerer, Kind, Payload, Request, Status};
@@ -26,8 +26,7 @@ impl View<'_> {
         };
         match process {
             Ok(identity) => {
-                let phase = member.phase.after(PhaseEvent::Spawned).unwrap_or(Phase::Running);
-                let (process, cgroup) = (Some(identity.clone()), cgroup.cloned());
+                let (phase, process, cgroup) = (Phase::Running, Some(identity.clone()), cgroup.cloned());
                 let member = Member { phase, process, cgroup, ..self.updated(member) };
                 Decision::default()
                     .member(MemberEvent::Spawned, member)

@@ -8,12 +8,13 @@ use teamd_shared::control::{
 use teamd_shared::environment::Environment;
 use teamd_shared::id::{CountingIds, Ids, RequestId};
 use teamd_shared::journal::{Line, Record, SNAPSHOT_LINES, Team};
-use teamd_shared::member::{Doing, Emptied, Member, Restart, RestartLimit, TermsPatch};
+use teamd_shared::member::{Doing, Emptied, Member, Restart, TermsPatch};
 use teamd_shared::message::{AnsweredBy, Body, Message};
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
 use teamd_shared::process::Identity;
 use teamd_shared::request::{Request, Status};
+use teamd_shared::settings::Settings;
 
 use crate::daemon::core::decide::{Decision, View, decide};
 use crate::daemon::core::event::{Action, Client, Ended, Event, Incarnation, Now, SpawnFacts, Until};
@@ -29,7 +30,7 @@ pub(super) const WATCHDOG: Duration = Duration::from_secs(60);
 pub(super) fn rules() -> Rules {
     Rules {
         grace: GRACE,
-        restart: RestartLimit::default(),
+        restart: Settings::default().restart(),
         watchdog: Some(WATCHDOG),
         snapshot_lines: SNAPSHOT_LINES,
     }

@@ -158,6 +158,8 @@ pub(crate) trait Tools: std::fmt::Debug {
     type Running: Runs;
     /// Starts a call. Must be called within the runtime.
     fn start(&mut self, action: LocalAction, gate: Gate) -> Self::Running;
+    /// Removes what an earlier incarnation has left that was killed in this call.
+    fn clear_up(&self, _broken_off: &LocalAction) {}
     /// Tells whether a command runs in the background.
     fn has_background(&mut self) -> bool;
     /// Ends the commands in the background and all that they started; returns when that is gone.

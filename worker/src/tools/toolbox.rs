@@ -15,7 +15,7 @@ use tokio::time::{Duration, Instant, sleep_until};
 
 use super::bash::{Background, Bash, CommandCall, Foreground, Surroundings, sweep_orphans};
 use super::workspace::{Guide, Workspace};
-use super::{LocalAction, Outcome, Runs, Tools};
+use super::{EditFile, LocalAction, Outcome, Runs, Tools, WriteFile};
 use crate::sandbox::{self, Origin, Places, TempDir};
 
 /// What a read-only member is told when it writes a file.
@@ -161,6 +161,17 @@ impl Tools for Toolbox {
             LocalAction::EditFile(edit) => self.workspace.edit(&edit).into(),
         };
         Running { state: CallState::Done(outcome), note: None }
+    }
+
+    fn clear_up(&self, broken_off: &LocalAction) {
+        let (LocalAction::WriteFile(WriteFile { path, .. }) | LocalAction::EditFile(EditFile { path, .. })) =
+            broken_off
+        else {
+            return;
+        };
+        if let Err(error) = self.workspace.clear_up(path) {
+            tracing::info!("what a call may have left that was broken off is not removed: {error}");
+        }
     }
 
     async fn end_background(&mut self) {

@@ -19,7 +19,7 @@ mod job;
 mod report;
 pub(crate) mod sweep;
 
-use std::io::{self, PipeReader, Write};
+use std::io::{self, PipeReader};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode, Stdio};
@@ -80,10 +80,6 @@ impl Job {
         let absent = absent.map_err(cannot("look for a protected file"))?.unwrap_or_default();
         let mut report = self.run(deadline).unwrap_or_else(Report::failed);
         report.notes = absent.put_aside();
-        if self.order.log {
-            // A full disk must not keep the report from the worker.
-            drop(writeln!(io::stderr(), "\n{}", report.as_log_line()));
-        }
         Ok(report)
     }
 

@@ -18,7 +18,6 @@ use teamd_shared::sandbox::{Attack, Layers, Namespaces, Probe};
 use super::{Place, Places, Policy, TempDir, bubblewrap};
 use crate::args::ProbeArgs;
 use crate::shim::{self, Job, Order, Report};
-use crate::variables::Variables;
 
 mod attack;
 
@@ -180,10 +179,8 @@ impl ProbeDirectory {
 /// Starts a shim and waits for its report, and for the output of the command.
 fn run_under_a_shim(policy: Policy, workspace: &Path, command: &str) -> io::Result<(Option<Report>, String)> {
     let (mut ours, theirs) = UnixStream::pair()?;
-    let variables = Variables::of(environment().variables());
-    let variables = variables.with("TMPDIR", policy.temp_inside().as_os_str());
     let order = Order { timeout: Some(PATIENCE), policy: Some(policy), ..Order::default() };
-    let job = Job::new(order, variables, workspace, command.as_ref())?;
+    let job = Job::new(order, &environment(), workspace, command.as_ref())?;
     let mut shim = job.program(shim::SUBCOMMAND)?;
     shim.stdin(Stdio::null()).stdout(OwnedFd::from(theirs)).stderr(Stdio::piped());
     let mut child = shim.spawn()?;

@@ -37,10 +37,13 @@ pub(crate) enum ExitCause {
     TooMany,
     /// It could not be started, or not be watched.
     Failed,
+    /// The shim was killed, by the command or by the worker: the worker has ended the command.
+    ShimLost,
 }
 
 impl Report {
-    pub(super) fn new(cause: ExitCause) -> Self {
+    /// Makes the report of a command that has no code and no signal.
+    pub(crate) fn new(cause: ExitCause) -> Self {
         Self { code: None, signal: None, cause, error: None, notes: Vec::new() }
     }
 
@@ -57,7 +60,7 @@ impl Report {
     }
 
     /// Returns the last line of a log: how the command ended.
-    pub(super) fn as_log_line(&self) -> String {
+    pub(crate) fn as_log_line(&self) -> String {
         match (self.cause, self.code, self.signal) {
             (ExitCause::Exited, Some(code), _) => format!("[exit code {code}]"),
             (ExitCause::Exited, _, Some(signal)) => format!("[ended by signal {signal}]"),

@@ -2,7 +2,7 @@
 //! the team directory when the command has ended.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ use teamd_shared::name::Name;
 use teamd_shared::team_dir::{DirError, TeamDir, TeamPath};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout_at};
 
-use super::shim_handle::{ShimHandle, Surroundings};
-use super::{CommandCall, GRACE, cannot_start, check_length, log, log_notes};
+use super::shim_handle::ShimHandle;
+use super::{log, log_notes};
 use crate::sandbox::Policy;
+use crate::shim::Job;
 
 /// The commands in the background, each watched by a task. If this is dropped, they are ended.
 #[derive(Debug)]
@@ -36,31 +36,38 @@ impl Background {
     }
 
     /// Starts a command; returns what the model is told: its number and where its output goes.
+    ///
+    /// # Errors
+    /// The system's error.
     pub(in crate::tools) fn start(
         &mut self,
-        surroundings: &Surroundings,
+        job: &Job,
+        liveness_lock: &File,
         temp: &Path,
-        job: CommandCall<'_>,
-    ) -> Result<String, String> {
-        check_length(job.command)?;
-        let (id, mut kept) = self.new_log().map_err(|error| error.to_string())?;
+    ) -> io::Result<String> {
+        let (id, mut kept) = self.new_log().map_err(io::Error::other)?;
         let file = format!("background-{id}.log");
-        let cannot = |error: io::Error| {
-            format!("cannot make the log {file} of a command in {}: {error}", temp.display())
-        };
-        let log = log::make(&temp.join(&file), &mut kept).map_err(cannot)?;
-        let output = log.try_clone().map_err(cannot)?.into();
-        let shim = ShimHandle::start(surroundings, job, output, true);
-        let shim = shim.map_err(|error| cannot_start(surroundings, &error))?;
-        let running = self.running.subscribe();
+        let mut log = log::make(&temp.join(&file), &mut kept)
+            .map_err(|error| io::Error::other(format!("cannot make its log {file}: {error}")))?;
+        let mut shim = ShimHandle::start(job, liveness_lock, log.try_clone()?.into())?;
+        let mut running = self.running.subscribe();
         self.tasks.spawn(async move {
-            watch(shim, running).await;
-            if let Err(error) = log::keep(&log, &mut kept) {
+            let report = tokio::select! {
+                report = shim.ended() => report,
+                _ = running.changed() => {
+                    shim.end();
+                    shim.ended().await
+                }
+            };
+            log_notes(&report);
+            tracing::debug!("a command in the background ended: {report:?}");
+            let said = writeln!(log, "\n{}", report.as_log_line());
+            if let Err(error) = said.and_then(|()| log::keep(&log, &mut kept)) {
                 tracing::error!("cannot keep the output of the command {id} in the background: {error}");
             }
         });
         // As the next command sees it.
-        let shown = job.policy.map_or(temp, Policy::temp_inside).join(&file);
+        let shown = job.order.policy.as_ref().map_or(temp, Policy::temp_inside).join(&file);
         Ok(format!(
             "started in the background as {id}; its output goes to {} (look at it with `tail`). It ends at the latest \
              with this worker, or when the gate closes.",
@@ -97,23 +104,4 @@ impl Background {
         while self.tasks.try_join_next().is_some() {}
         !self.tasks.is_empty()
     }
-}
-
-/// Waits for the end of a command, and ends it when it is told to, or when its [`Background`] is gone.
-async fn watch(mut shim: ShimHandle, mut running: watch::Receiver<()>) {
-    let ended = tokio::select! {
-        ended = shim.ended() => ended,
-        _ = running.changed() => {
-            shim.end();
-            if let Ok(ended) = timeout_at(Instant::now() + GRACE, shim.ended()).await {
-                ended
-            } else {
-                tracing::warn!("a shim did not end its command in {} s", GRACE.as_secs());
-                shim.kill();
-                shim.ended().await
-            }
-        }
-    };
-    log_notes(&ended);
-    tracing::debug!("a command in the background ended: {ended:?}");
 }

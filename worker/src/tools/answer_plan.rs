@@ -12,10 +12,8 @@ use teamd_shared::id::RequestId;
 use teamd_shared::request::Status;
 use teamd_shared::team_dir::TeamDir;
 
-use super::input::Input;
 use super::orders::{refused, unexpected};
-use super::plan_approval::PlanApproval;
-use super::{Action, AfterCrash, TeamAction, Tools, team};
+use super::{Tools, team};
 use crate::agent::connection::Unanswered;
 use crate::agent::session::Session;
 
@@ -36,17 +34,6 @@ pub(crate) struct AnswerPlan {
     /// What to change (when you reject), or what to mind.
     #[serde(default)]
     pub(crate) feedback: String,
-}
-
-impl Input for AnswerPlan {
-    const NAME: &'static str = PlanApproval::NAME;
-    const SUBJECT: &'static str = "request_id";
-    // The daemon takes a second answer for the first.
-    const AFTER_CRASH: AfterCrash = AfterCrash::RunAgain;
-
-    fn action(self) -> Action {
-        Action::Team(TeamAction::AnswerPlan(self))
-    }
 }
 
 impl<T: Tools> Session<T> {

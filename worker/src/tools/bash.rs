@@ -17,9 +17,9 @@ use teamd_shared::member::Bounds;
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 
-use super::input::{self, Input};
+use super::input;
 use super::output::Output;
-use super::{Action, LocalAction, Outcome, ToolboxConfig};
+use super::{Outcome, ToolboxConfig};
 use crate::bounds;
 use crate::sandbox::Policy;
 use crate::shim::{ExitCause, Job, Order, Report};
@@ -59,15 +59,6 @@ pub(crate) struct Bash {
     /// True: return at once, and let the command go on.
     #[serde(default)]
     pub(crate) run_in_background: bool,
-}
-
-impl Input for Bash {
-    const NAME: &'static str = "bash";
-    const SUBJECT: &'static str = "command";
-
-    fn action(self) -> Action {
-        Action::Local(LocalAction::Bash(self))
-    }
 }
 
 fn timeout<'de, D: Deserializer<'de>>(input: D) -> Result<Option<f64>, D::Error> {

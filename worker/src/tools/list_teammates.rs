@@ -12,23 +12,13 @@ use teamd_shared::name::Name;
 use teamd_shared::request::{Payload, Request};
 use teamd_shared::team_dir::TeamDir;
 
-use super::input::Input;
-use super::{Action, AfterCrash, TeamAction, team};
+use super::team;
 
 /// Shows who is on the team: name, role, status, gate, what each does, and the plans and shutdowns that are
 /// pending. Reads only. There is no need to call it in order to wait.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ListTeammates {}
-
-impl Input for ListTeammates {
-    const NAME: &'static str = "list_teammates";
-    const AFTER_CRASH: AfterCrash = AfterCrash::RunAgain;
-
-    fn action(self) -> Action {
-        Action::Team(TeamAction::List)
-    }
-}
 
 /// Lists the teammates, what each does, and the requests that are pending.
 pub(super) fn list(dir: &TeamDir) -> Result<String, String> {

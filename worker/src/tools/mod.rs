@@ -90,10 +90,8 @@ pub(crate) enum LocalAction {
 /// What is done about the team.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum TeamAction {
-    /// Sends a message to another member.
+    /// Sends a message to another member, or to every one that runs.
     SendMessage(SendMessage),
-    /// Sends a message to every other member that runs.
-    Broadcast(String),
     /// Shows the team.
     List,
     /// Shows where a request stands.
@@ -106,6 +104,18 @@ pub(crate) enum TeamAction {
     RequestPlan(RequestPlan),
     /// Answers a plan, or says what the lead agent would answer.
     AnswerPlan(AnswerPlan),
+}
+
+impl From<LocalAction> for Action {
+    fn from(action: LocalAction) -> Self {
+        Self::Local(action)
+    }
+}
+
+impl From<TeamAction> for Action {
+    fn from(action: TeamAction) -> Self {
+        Self::Team(action)
+    }
 }
 
 impl LocalAction {

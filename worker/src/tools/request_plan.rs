@@ -4,9 +4,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use teamd_shared::control::{Command, Done};
 
-use super::input::{Input, not_blank};
+use super::input::not_blank;
 use super::orders::unexpected;
-use super::{Action, TeamAction, Tools, team};
+use super::{Tools, team};
 use crate::agent::session::Session;
 
 /// Closes the gate of a teammate, so that it can change nothing more, and asks it for a plan about `content`. You
@@ -20,15 +20,6 @@ pub(crate) struct RequestPlan {
     /// What the plan shall be about.
     #[serde(deserialize_with = "not_blank")]
     content: String,
-}
-
-impl Input for RequestPlan {
-    const NAME: &'static str = "request_plan";
-    const SUBJECT: &'static str = "teammate";
-
-    fn action(self) -> Action {
-        Action::Team(TeamAction::RequestPlan(self))
-    }
 }
 
 impl<T: Tools> Session<T> {

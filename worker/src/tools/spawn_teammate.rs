@@ -16,9 +16,9 @@ use teamd_shared::terms::paths::resolve_paths;
 use teamd_shared::terms::resolve::{SpawnRequest, resolve};
 use teamd_shared::trust::Widening;
 
-use super::input::{Input, not_blank};
+use super::input::not_blank;
 use super::orders::unexpected;
-use super::{Action, TeamAction, Tools, team};
+use super::{Tools, team};
 use crate::agent::session::Session;
 
 /// Starts a teammate: an agent of its own, in a process of its own, that works on `prompt` at once. It sees nothing
@@ -45,15 +45,9 @@ pub(crate) struct SpawnTeammate {
     pub(crate) workspace: Option<String>,
 }
 
-impl Input for SpawnTeammate {
-    const NAME: &'static str = "spawn_teammate";
-    const SUBJECT: &'static str = "name";
-
-    fn action(self) -> Action {
-        let is_said = |text: &String| !text.trim().is_empty();
-        let (model, workspace) = (self.model.filter(is_said), self.workspace.filter(is_said));
-        Action::Team(TeamAction::Spawn(Self { model, workspace, ..self }))
-    }
+/// Returns what a model has said, unless it is blank.
+fn said(text: &Option<String>) -> Option<&str> {
+    text.as_deref().filter(|text| !text.trim().is_empty())
 }
 
 /// The lead agent, as the teammates that it spawns see it: none of them may do more.
@@ -78,7 +72,7 @@ impl Spawner {
         let flags = TermsPatch {
             role: Some(spawn.role.clone()).filter(|role| !role.trim().is_empty()),
             prompt: Some(spawn.prompt.clone()),
-            model: spawn.model.as_deref().map(model).transpose()?,
+            model: said(&spawn.model).map(model).transpose()?,
             plan: spawn.plan.then_some(true),
             ..TermsPatch::default()
         };
@@ -93,7 +87,7 @@ impl Spawner {
         let (earlier, environment) = (roster.member(&name), self.environment.clone());
         let order = resolve(request, default_model, earlier, environment, &file);
         let mut order = order.map_err(|error| error.to_string())?;
-        let workspace = self.workspace(spawn.workspace.as_deref(), order.terms.workspace.as_deref(), dir)?;
+        let workspace = self.workspace(said(&spawn.workspace), order.terms.workspace.as_deref(), dir)?;
         order.terms.workspace = Some(workspace);
         self.bound(&mut order.terms);
         let own = (self.terms.workspace.as_str(), &self.terms.sandbox);

@@ -5,7 +5,7 @@ mod results;
 mod survivors;
 mod worker_ends;
 
-use crate::tools::{Runs, Tools};
+use crate::tools::{LocalAction, Runs, Tools};
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};

@@ -36,7 +36,6 @@ use teamd_shared::process::{close_inherited, deny_tracing};
 use teamd_shared::sandbox::Namespaces;
 
 use crate::bounds;
-use crate::sandbox::init::Verdict;
 use crate::sandbox::{self, AbsentFiles};
 pub(crate) use job::{Job, Order};
 pub(crate) use report::{ExitCause, Report};
@@ -51,14 +50,8 @@ const COUNTED_EVERY: Duration = Duration::from_millis(250);
 pub(crate) fn shim_main() -> ExitCode {
     let report = Job::inherited(SUBCOMMAND).and_then(|job| job.supervise()).unwrap_or_else(Report::failed);
     // If that fails, the worker is gone, and no other process wants the report.
-    drop(report.send());
+    drop(report.send(io::stdout()));
     ExitCode::SUCCESS
-}
-
-/// A command that runs: `bash`, or the sandbox init, which says how `bash` ended.
-struct Started {
-    process: Pid,
-    verdict: Option<PipeReader>,
 }
 
 impl Job {
@@ -91,7 +84,7 @@ impl Job {
         if let Some(cause) = early {
             return Ok(Report::new(cause));
         }
-        let Started { process, verdict } = self.start().map_err(cannot("start the command"))?;
+        let (process, init) = self.start().map_err(cannot("start the command"))?;
         let namespaces = self.order.policy.as_ref().map_or(Namespaces::None, |it| it.layers.namespaces);
         // Beside the command there is the sandbox init, where it stays.
         let stays = usize::from(namespaces != Namespaces::None);
@@ -102,31 +95,24 @@ impl Job {
             Namespaces::Bubblewrap | Namespaces::None => end_descendants(process),
         };
         let ended = ended.map_err(cannot("end what it started"))?;
-        let mut report = Report {
-            code: ended.and_then(WaitStatus::exit_status),
-            signal: ended.and_then(WaitStatus::terminating_signal),
-            error: watched.as_ref().err().map(|error| format!("cannot watch the command: {error}")),
-            ..Report::new(watched.unwrap_or(ExitCause::Failed))
-        };
-        match verdict.and_then(Verdict::read) {
-            Some(Verdict::Refused(why)) => report.error = Some(why),
-            Some(Verdict::Ended { code, signal }) => (report.code, report.signal) = (code, signal),
-            None => {}
-        }
-        Ok(report)
+        let error = watched.as_ref().err().map(|error| format!("cannot watch the command: {error}"));
+        let cause = watched.unwrap_or(ExitCause::Failed);
+        // Without a report, `bash` took the place of the sandbox init, or that was killed.
+        let said = init.and_then(Report::read).unwrap_or_else(|| Report::exited(ended));
+        Ok(Report { cause, error: said.error.clone().or(error), ..said })
     }
 
     /// Starts the command, in a process group of its own and with no signal blocked: it would inherit that. The sandbox init
-    /// confines it, or puts limits on it.
-    fn start(&self) -> io::Result<Started> {
+    /// confines it, or puts limits on it, and says over the pipe how `bash` ended.
+    fn start(&self) -> io::Result<(Pid, Option<PipeReader>)> {
         let Order { policy, bounds, .. } = &self.order;
         if policy.is_none() && bounds.is_nothing() {
             let mut bash = self.variables.command(&self.command, &self.workspace);
             bash.current_dir(&self.workspace);
-            return Ok(Started { process: spawn(bash)?, verdict: None });
+            return Ok((spawn(bash)?, None));
         }
-        let (init, verdict) = sandbox::command(self)?;
-        Ok(Started { process: spawn(init)?, verdict: Some(verdict) })
+        let (init, report) = sandbox::command(self)?;
+        Ok((spawn(init)?, Some(report)))
     }
 }
 

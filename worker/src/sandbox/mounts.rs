@@ -53,10 +53,7 @@ pub(super) fn build(plan: &MountPlan, workspace: &Path, memory: Option<u64>) -> 
         .map_err(cannot("part", "/"))?;
     let devices = open_devices()?;
     for (path, access) in plan.mounts() {
-        let source = match access {
-            MountAccess::Write { source } => source,
-            MountAccess::Read | MountAccess::Nothing { .. } => path,
-        };
+        let source = access.source(path);
         let Some((found, stat)) = find_itself(source).map_err(cannot("look at", source))? else { continue };
         // By its descriptor: no rename in between leads elsewhere.
         let itself = PathBuf::from(path_of(&found));

@@ -204,27 +204,21 @@ pub(crate) fn take_writable(named: &[String], team_dir: &Path) -> (Vec<Place>, V
     let (mut taken, mut lost) = (Vec::new(), Vec::new());
     for name in named {
         let path = Path::new(name);
-        let why = if !path.is_absolute() {
-            "it is not absolute".to_owned()
-        } else if path.starts_with(team_dir) {
-            "it lies in the team directory".to_owned()
-        } else {
-            match Place::learn(path).map_err(|error| (Errno::from_io_error(&error), error)) {
-                Ok(place) => {
-                    taken.push(place);
-                    continue;
-                }
-                Err((Some(Errno::NOENT), _)) => {
-                    tracing::warn!(
-                        "commands will not write {name}, which is allowed by name: it is not there"
-                    );
-                    continue;
-                }
-                Err((Some(Errno::LOOP), _)) => {
-                    "a symbolic link stands on the way to it, and none did when it was named".to_owned()
-                }
-                Err((_, error)) => error.to_string(),
+        let why = match Place::learn(path).map_err(|error| (Errno::from_io_error(&error), error)) {
+            _ if !path.is_absolute() => "it is not absolute".to_owned(),
+            _ if path.starts_with(team_dir) => "it lies in the team directory".to_owned(),
+            Ok(place) => {
+                taken.push(place);
+                continue;
             }
+            Err((Some(Errno::LOOP), _)) => {
+                "a symbolic link stands on the way to it, and none did when it was named".to_owned()
+            }
+            Err((Some(Errno::NOENT), _)) => {
+                tracing::warn!("commands will not write {name}, which is allowed by name: it is not there");
+                continue;
+            }
+            Err((_, error)) => error.to_string(),
         };
         tracing::warn!("commands will not write {name}, which is allowed by name: {why}");
         lost.push(format!("{name} ({why})"));

@@ -97,31 +97,29 @@ impl ProbeDirectory {
     fn layers(&self) -> (Layers, Vec<String>) {
         let allowed = std::env::var(LAYERS_VARIABLE).ok();
         let may = |layer: &str| allowed.as_ref().is_none_or(|list| list.split(',').any(|word| word == layer));
-        let mut missing: Vec<String> = ["namespaces", "bwrap", "landlock", "seccomp"]
-            .into_iter()
-            .filter(|layer| !may(layer))
-            .map(|layer| format!("{layer}: taken away by {LAYERS_VARIABLE}"))
-            .collect();
-        let none = Layers::default();
-        let landlock = if may("landlock") { super::landlock::version() } else { 0 };
-        let own = Layers { namespaces: Namespaces::Own, landlock, seccomp: may("seccomp") };
+        let landlock = super::landlock::version();
+        let all = Layers { namespaces: Namespaces::Own, landlock, seccomp: true };
         // The usual case takes one trial.
-        if may("namespaces") && own.landlock > 0 && own.seccomp && self.works(own).is_ok() {
-            return (own, missing);
+        if ["namespaces", "landlock", "seccomp"].into_iter().all(may)
+            && landlock > 0
+            && self.works(all).is_ok()
+        {
+            return (all, Vec::new());
         }
+        let (mut found, mut missing, none) = (Layers::default(), Vec::new(), Layers::default());
         let mut works = |name: &str, layers: Layers| {
-            may(name) && self.works(layers).map_err(|why| missing.push(format!("{name}: {why}"))).is_ok()
+            let tried =
+                if may(name) { self.works(layers) } else { Err(format!("taken away by {LAYERS_VARIABLE}")) };
+            tried.map_err(|why| missing.push(format!("{name}: {why}"))).is_ok()
         };
-        let namespaces = if works("namespaces", Layers { namespaces: Namespaces::Own, ..none }) {
-            Namespaces::Own
-        } else if works("bwrap", Layers { namespaces: Namespaces::Bubblewrap, ..none }) {
-            Namespaces::Bubblewrap
-        } else {
-            Namespaces::None
-        };
-        let landlock = if works("landlock", Layers { landlock, ..none }) { landlock } else { 0 };
-        let seccomp = works("seccomp", Layers { seccomp: true, ..none });
-        (Layers { namespaces, landlock, seccomp }, missing)
+        let makers = [("namespaces", Namespaces::Own), ("bwrap", Namespaces::Bubblewrap)];
+        let maker = makers.into_iter().find(|&(name, namespaces)| works(name, Layers { namespaces, ..none }));
+        found.namespaces = maker.map_or(Namespaces::None, |(_, namespaces)| namespaces);
+        if works("landlock", Layers { landlock, ..none }) {
+            found.landlock = landlock;
+        }
+        found.seccomp = works("seccomp", Layers { seccomp: true, ..none });
+        (found, missing)
     }
 
     fn works(&self, layers: Layers) -> Result<(), String> {

@@ -25,6 +25,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
+use nix::libc::{SIGCHLD, SIGCONT, SIGTSTP, SIGTTIN, SIGTTOU, SIGURG, SIGWINCH, c_int};
 use nix::sys::prctl::{set_child_subreaper, set_name, set_pdeathsig};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
@@ -79,8 +80,9 @@ impl Job {
     /// Starts the command, waits until it is over, and ends all that it started.
     fn run(&self, deadline: Option<Instant>) -> Result<Report, String> {
         let cannot = |what: &'static str| move |error: io::Error| format!("cannot {what}: {error}");
-        let events = Events::new().map_err(cannot("read signals"))?;
-        let early = events.next(None, Some(Instant::now())).map_err(cannot("look at its lifeline"))?;
+        let signals = read_signals().map_err(cannot("read signals"))?;
+        let early =
+            next_event(&signals, None, Some(Instant::now())).map_err(cannot("look at its lifeline"))?;
         if let Some(cause) = early {
             return Ok(Report::new(cause));
         }
@@ -89,7 +91,7 @@ impl Job {
         // Beside the command there is the sandbox init, where it stays.
         let stays = usize::from(namespaces != Namespaces::None);
         let most = self.order.bounds.max_procs.map(|most| most as usize + stays);
-        let watched = watch(process, &events, (deadline, most));
+        let watched = watch(process, &signals, (deadline, most));
         let ended = match namespaces {
             Namespaces::Own => end_namespace(process),
             Namespaces::Bubblewrap | Namespaces::None => end_descendants(process),
@@ -141,57 +143,52 @@ fn become_shim() -> io::Result<()> {
     Ok(set_child_subreaper(true)?)
 }
 
-/// What a shim waits for besides its command.
-struct Events {
-    /// All signals. The worker starts a shim with all of them blocked, so that none is missed.
-    signals: SignalFd,
+/// Makes all signals readable. The worker starts a shim with all of them blocked, so that none is missed.
+fn read_signals() -> io::Result<SignalFd> {
+    let all = SigSet::all();
+    all.thread_block()?;
+    Ok(SignalFd::with_flags(&all, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?)
 }
 
-impl Events {
-    fn new() -> io::Result<Self> {
-        let all = SigSet::all();
-        all.thread_block()?;
-        let signals = SignalFd::with_flags(&all, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
-        Ok(Self { signals })
+/// Waits for the next event: the lifeline, a signal, the end of the command, or the deadline. Returns why the command
+/// is over, if the event says so.
+fn next_event(
+    signals: &SignalFd,
+    command: Option<&OwnedFd>,
+    deadline: Option<Instant>,
+) -> io::Result<Option<ExitCause>> {
+    let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+    let left = left.map(Timespec::try_from).transpose().map_err(io::Error::other)?;
+    let lifeline = io::stdout();
+    let mut waits = vec![PollFd::new(&lifeline, PollFlags::IN), PollFd::new(signals, PollFlags::IN)];
+    waits.extend(command.map(|command| PollFd::new(command, PollFlags::IN)));
+    match poll(&mut waits, left.as_ref()) {
+        Err(rustix::io::Errno::INTR) | Ok(0) => return Ok(None),
+        other => other?,
+    };
+    // The worker sends nothing: any event on the lifeline is its end.
+    if !waits[0].revents().is_empty() {
+        return Ok(Some(ExitCause::Lifeline));
     }
-
-    /// Waits for the next event: the lifeline, a signal, the end of the command, or the deadline. Returns why the command
-    /// is over, if the event says so.
-    fn next(&self, command: Option<&OwnedFd>, deadline: Option<Instant>) -> io::Result<Option<ExitCause>> {
-        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        let left = left.map(Timespec::try_from).transpose().map_err(io::Error::other)?;
-        let lifeline = io::stdout();
-        let mut waits =
-            vec![PollFd::new(&lifeline, PollFlags::IN), PollFd::new(&self.signals, PollFlags::IN)];
-        waits.extend(command.map(|command| PollFd::new(command, PollFlags::IN)));
-        match poll(&mut waits, left.as_ref()) {
-            Err(rustix::io::Errno::INTR) | Ok(0) => return Ok(None),
-            other => other?,
-        };
-        // The worker sends nothing: any event on the lifeline is its end.
-        if !waits[0].revents().is_empty() {
-            return Ok(Some(ExitCause::Lifeline));
+    while let Some(signal) = signals.read_signal()? {
+        if ends_a_shim(signal.ssi_signo) {
+            return Ok(Some(ExitCause::Signalled));
         }
-        while let Some(signal) = self.signals.read_signal()? {
-            if ends_a_shim(signal.ssi_signo) {
-                return Ok(Some(ExitCause::Signalled));
-            }
-        }
-        Ok(None)
     }
+    Ok(None)
 }
 
 /// Waits until the command is over, and returns why. Reaps the orphans that it leaves meanwhile, but not `bash`:
 /// its pid names the process group that is killed next, and must not become another's.
 fn watch(
     bash: Pid,
-    events: &Events,
+    signals: &SignalFd,
     (deadline, most): (Option<Instant>, Option<usize>),
 ) -> io::Result<ExitCause> {
     let held = pidfd_open(bash, PidfdFlags::empty())?;
     loop {
         let count_at = most.map(|_| Instant::now() + COUNTED_EVERY);
-        let event = events.next(Some(&held), [deadline, count_at].into_iter().flatten().min())?;
+        let event = next_event(signals, Some(&held), [deadline, count_at].into_iter().flatten().min())?;
         if has_ended(bash)? {
             return Ok(ExitCause::Exited);
         }
@@ -215,16 +212,8 @@ fn has_ended(bash: Pid) -> io::Result<bool> {
 
 /// Tells whether a signal asks the shim to end: all do that would end another process by default.
 fn ends_a_shim(number: u32) -> bool {
-    const HARMLESS: [Signal; 7] = [
-        Signal::SIGCHLD,
-        Signal::SIGCONT,
-        Signal::SIGWINCH,
-        Signal::SIGURG,
-        Signal::SIGTSTP,
-        Signal::SIGTTIN,
-        Signal::SIGTTOU,
-    ];
-    !HARMLESS.iter().any(|&signal| i32::try_from(number) == Ok(signal as i32))
+    const HARMLESS: [c_int; 7] = [SIGCHLD, SIGCONT, SIGWINCH, SIGURG, SIGTSTP, SIGTTIN, SIGTTOU];
+    !HARMLESS.iter().any(|&signal| i32::try_from(number) == Ok(signal))
 }
 
 /// Ends a pid namespace by its first process: the kernel kills all the others before that one can be reaped.

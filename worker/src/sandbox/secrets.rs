@@ -11,6 +11,7 @@ use rustix::process::geteuid;
 use teamd_shared::environment::Environment;
 use teamd_shared::place::follow;
 
+use super::mount_table::join;
 use super::place::{Place, open_itself};
 
 /// Below a home directory, separated by blanks. A directory in which caches or programs lie as well is not among them, nor is a file
@@ -126,11 +127,6 @@ pub(crate) fn known(needed: &Needed<'_>, environment: &Environment) -> Vec<PathB
     all.sort();
     all.dedup();
     all
-}
-
-/// Joins two paths, of which the second can be empty.
-fn join(folder: &Path, rest: &Path) -> PathBuf {
-    if rest.as_os_str().is_empty() { folder.to_owned() } else { folder.join(rest) }
 }
 
 /// Returns the files below a directory that others cannot read, and the directories that others cannot enter.

@@ -41,7 +41,7 @@ impl<T: Tools> Session<T> {
     pub(super) async fn answer_plan(&mut self, input: AnswerPlan) -> Result<String, String> {
         let AnswerPlan { request_id, approve, feedback } = input;
         let answer = Command::Answer { request_id: request_id.clone(), approve, feedback };
-        let done = match self.dispatcher.ask(answer).await {
+        match self.dispatcher.ask(answer).await {
             Ok(Err(Unanswered::Refused(refusal))) if refusal.code == RefusalCode::Rejected => {
                 if team::has_chat(self.outbox.dir()) {
                     return self.await_person(&request_id).await;
@@ -54,13 +54,11 @@ impl<T: Tools> Session<T> {
             }
             answered => self.done(answered)?,
         };
-        match done {
-            Done::Answered { .. } if approve => Ok("approved: the gate of its author is open".to_owned()),
-            Done::Answered { .. } => {
-                Ok("rejected: its author has your feedback, and its gate stays closed".to_owned())
-            }
-            other => Err(unexpected(&other)),
-        }
+        let told = match approve {
+            true => "approved: the gate of its author is open",
+            false => "rejected: its author has your feedback, and its gate stays closed",
+        };
+        Ok(told.to_owned())
     }
 
     /// Waits until the person has answered at the chat, which shows the plan and the recommendation.

@@ -2,10 +2,9 @@
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use teamd_shared::control::{Command, Done};
+use teamd_shared::control::Command;
 
 use super::input::not_blank;
-use super::orders::unexpected;
 use super::{Tools, team};
 use crate::agent::session::Session;
 
@@ -28,11 +27,9 @@ impl<T: Tools> Session<T> {
         let name = team::teammate(&input.teammate)?;
         let (id, content) = (self.ids.request(), input.content);
         let ask = Command::RequestPlan { id, name: name.clone(), content, wait: false };
-        match self.order(ask).await? {
-            Done::Recorded { .. } => Ok(format!(
-                "the gate of {name} is closed, and it is asked for a plan; you are told when the plan is there"
-            )),
-            other => Err(unexpected(&other)),
-        }
+        self.order(ask).await?;
+        Ok(format!(
+            "the gate of {name} is closed, and it is asked for a plan; you are told when the plan is there"
+        ))
     }
 }

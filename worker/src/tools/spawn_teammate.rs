@@ -130,8 +130,8 @@ impl Spawner {
     fn workspace(&self, asked: Option<&str>, in_file: Option<&str>, dir: &TeamDir) -> Result<String, String> {
         let own = Path::new(&self.terms.workspace);
         let Some(path) = asked else { return Ok(in_file.unwrap_or(&self.terms.workspace).to_owned()) };
-        let named = directory(own, path)?;
-        let in_file = in_file.filter(|path| directory(own, path).is_ok_and(|leads_to| leads_to == named));
+        let named = real(own, path)?;
+        let in_file = in_file.filter(|path| real(own, path).is_ok_and(|leads_to| leads_to == named));
         if let Some(in_file) = in_file {
             return Ok(in_file.to_owned());
         }
@@ -146,15 +146,13 @@ impl Spawner {
     }
 }
 
-/// Returns a directory that exists as an absolute path without links.
-fn directory(base: &Path, path: &str) -> Result<String, String> {
-    let bad = |why: &str| format!("the workspace {path} {why}: name a directory that exists");
-    let absolute = base.join(path).canonicalize();
-    let absolute = absolute.map_err(|error| bad(&format!("cannot be used: {error}")))?;
-    if !absolute.is_dir() {
-        return Err(bad("is not a directory"));
-    }
-    absolute.into_os_string().into_string().map_err(|_| bad("has a path that is not UTF-8"))
+/// Returns a path that exists as an absolute one without links.
+fn real(base: &Path, path: &str) -> Result<String, String> {
+    let real = base.join(path).canonicalize();
+    let real = real.map_err(|error| {
+        format!("the workspace {path} cannot be used: {error}: name a directory that exists")
+    })?;
+    real.into_os_string().into_string().map_err(|_| format!("the path of the workspace {path} is not UTF-8"))
 }
 
 fn model(text: &str) -> Result<ModelSpec, String> {

@@ -87,7 +87,7 @@ impl Toolbox {
             hidden: &config.sandbox.hidden,
             programs: &config.confinement.programs,
         };
-        let places = Places::find(workspace.real(), &config.team_dir, writable, temp.path(), origin);
+        let places = Places::find(&config.workspace, &config.team_dir, writable, temp.path(), origin);
         let places = places.context("cannot look around for what its commands may do")?;
         workspace
             .protect(places.secrets.clone(), places.programs.clone(), places.registers.clone())

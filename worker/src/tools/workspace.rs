@@ -16,11 +16,13 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, mkdirat, openat2, readlinkat};
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat, fstat, mkdirat, openat2, readlinkat};
 use rustix::io::Errno;
 use teamd_shared::name::Name;
+use teamd_shared::place;
 use teamd_shared::register::Register;
 use teamd_shared::team_dir::{FOLDERS, TeamDir};
+use teamd_shared::terms::paths::can_work;
 
 use crate::sandbox::{GIT, is_setting, teams};
 pub(crate) use guide::{Guide, Rest};
@@ -38,10 +40,8 @@ type Node = (u64, u64);
 /// An open workspace. Its errors are texts for the model.
 #[derive(Debug)]
 pub(super) struct Workspace {
-    /// As it was given, for messages.
+    /// Absolute and without links, as it is recorded.
     path: PathBuf,
-    /// Without links.
-    real: PathBuf,
     fd: OwnedFd,
     team_dir: Arc<TeamDir>,
     /// What a file is called before it is whole. A member writes one file at a time, so a leftover of a killed worker has
@@ -77,20 +77,12 @@ pub(super) enum Purpose {
     Make,
 }
 
-/// What no tool touches, by what it is.
-struct Closed {
-    teams: Vec<Node>,
-    secrets: Vec<Node>,
-}
+/// What no tool touches, by what it is, and how that is refused.
+type Closed = Vec<(Node, fn(&str) -> String)>;
 
-impl Closed {
-    /// Refuses what is closed to tools.
-    fn check(&self, path: &str, stat: Stat) -> Result<(), String> {
-        if self.teams.contains(&node(stat)) {
-            return Err(in_team_dir(path));
-        }
-        if self.secrets.contains(&node(stat)) { Err(secret(path)) } else { Ok(()) }
-    }
+fn check(closed: &Closed, path: &str, stat: Stat) -> Result<(), String> {
+    let found = closed.iter().find(|(closed, _)| *closed == node(stat));
+    found.map_or(Ok(()), |(_, refusal)| Err(refusal(path)))
 }
 
 impl Workspace {
@@ -100,29 +92,16 @@ impl Workspace {
     /// If it is no directory that can be opened, or lies in the team directory.
     pub(super) fn open(path: &Path, team_dir: Arc<TeamDir>, name: &Name) -> Result<Self, String> {
         let shown = path.display().to_string();
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         // It had no link when it was named. A tool that works in a directory around it can have made one since.
-        let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-        let fd = match openat2(CWD, path, flags, Mode::empty(), resolve) {
-            Ok(fd) => fd,
-            Err(Errno::LOOP) => {
-                return Err(format!(
-                    "a symbolic link stands on the way to the workspace {shown}, and none did when it was named, so a \
-                     tool can have made it: remove the link, or name the workspace anew (`teamctl spawn NAME --resume \
-                     --workspace DIR`)"
-                ));
-            }
-            Err(errno) => return Err(cannot("open the workspace", &shown)(errno)),
-        };
-        let real = std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd()))
-            .map_err(cannot("resolve the workspace", &shown))?;
-        if real.starts_with(team_dir.root()) {
+        let fd = place::open_itself(path, OFlags::PATH | OFlags::DIRECTORY).map_err(|errno| {
+            can_work(name, path).err().unwrap_or_else(|| cannot("open the workspace", &shown)(errno))
+        })?;
+        if path.starts_with(team_dir.root()) {
             return Err(in_team_dir(&shown));
         }
         let team = fstat(&*team_dir).map_err(cannot("look at the team of", &shown))?;
         Ok(Self {
             path: path.to_owned(),
-            real,
             fd,
             temporary: format!(".teamd-{:x}-{:x}-{name}.tmp", team.st_dev, team.st_ino),
             team_dir,
@@ -145,13 +124,8 @@ impl Workspace {
     ) -> Result<(), String> {
         self.secret_nodes = secrets.iter().filter_map(|path| rustix::fs::stat(path).ok()).map(node).collect();
         (self.secrets, self.programs, self.registers) = (secrets, programs, registers);
-        let is_inside = teams(&self.registers)?.iter().any(|team| self.real.starts_with(team));
+        let is_inside = teams(&self.registers)?.iter().any(|team| self.path.starts_with(team));
         if is_inside { Err(in_team_dir(&self.path.display().to_string())) } else { Ok(()) }
-    }
-
-    /// Returns where it lies, without links.
-    pub(super) fn real(&self) -> &Path {
-        &self.real
     }
 
     /// Finds where a path leads.
@@ -167,7 +141,7 @@ impl Workspace {
             ));
         }
         let mut inside = way.ancestors().filter(|it| it.file_name().is_some());
-        if inside.any(|it| self.secrets.contains(&self.real.join(it))) {
+        if inside.any(|it| self.secrets.contains(&self.path.join(it))) {
             return Err(secret(path));
         }
         let closed = self.closed()?;
@@ -178,13 +152,13 @@ impl Workspace {
                 other => other,
             }
             .map_err(cannot("open", path))?;
-            closed.check(path, fstat(&parent).map_err(cannot("look at", path))?)?;
+            check(&closed, path, fstat(&parent).map_err(cannot("look at", path))?)?;
         }
         let stat = match open_in(&parent, name) {
             Err(Errno::NOENT) => None,
             found => Some(found.and_then(fstat).map_err(cannot("open", path))?),
         };
-        stat.map_or(Ok(()), |stat| closed.check(path, stat))?;
+        stat.map_or(Ok(()), |stat| check(&closed, path, stat))?;
         Ok(ResolvedPath { parent, name: name.to_owned(), stat })
     }
 
@@ -225,10 +199,7 @@ impl Workspace {
         if given.starts_with(self.team_dir.root()) {
             return Err(in_team_dir(path));
         }
-        let relative = match given.is_absolute() {
-            true => given.strip_prefix(&self.path).or(given.strip_prefix(&self.real)),
-            false => Ok(given),
-        };
+        let relative = if given.is_absolute() { given.strip_prefix(&self.path) } else { Ok(given) };
         let relative = relative.map_err(|_| self.outside(path))?;
         let named = relative.components().filter(|component| *component != Component::CurDir);
         Ok(named.map(|component| component.as_os_str().to_owned()).rev().collect())
@@ -247,16 +218,14 @@ impl Workspace {
         let folders = teams.iter().flat_map(|team| FOLDERS.iter().map(|folder| team.join(folder)));
         let teams = teams.iter().cloned().chain(folders).filter_map(|path| rustix::fs::lstat(&path).ok());
         let secrets = self.secrets.iter().filter_map(|path| rustix::fs::stat(path).ok()).map(node);
-        Ok(Closed {
-            teams: teams.map(node).collect(),
-            secrets: secrets.chain(self.secret_nodes.iter().copied()).collect(),
-        })
+        let secrets = secrets.chain(self.secret_nodes.iter().copied()).map(|node| (node, secret as _));
+        Ok(teams.map(|stat| (node(stat), in_team_dir as _)).chain(secrets).collect())
     }
 
     /// Tells whether a program of the user runs or believes what lies there.
     fn is_protected(&self, way: &Path) -> bool {
         // As a file, `.git` says where a repository is.
-        way == Path::new(GIT) || is_setting(way) || self.programs.contains(&self.real.join(way))
+        way == Path::new(GIT) || is_setting(way) || self.programs.contains(&self.path.join(way))
     }
 
     fn outside(&self, path: &str) -> String {

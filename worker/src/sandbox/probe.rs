@@ -31,29 +31,29 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Probes: the whole program behind the hidden subcommand.
 pub(crate) fn probe_main(args: &ProbeArgs) -> ExitCode {
-    let found = ProbeDirectory::make().and_then(|scratch| {
-        let (layers, missing) = scratch.layers();
-        let attacks = if args.attack { scratch.attack(layers)? } else { Vec::new() };
-        Ok(Probe { layers, missing, attacks })
-    });
-    let said = found.and_then(|probe| {
-        let mut line = serde_json::to_vec(&probe)?;
-        line.push(b'\n');
-        rustix::io::write(io::stdout(), &line)?;
-        Ok(())
-    });
-    match said {
+    match probe(args.attack) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
+            let at = std::env::temp_dir();
             // If that fails, the exit code is left.
             drop(writeln!(
                 io::stderr(),
                 "cannot make what it is to be tried with in {}: {error}",
-                std::env::temp_dir().display()
+                at.display()
             ));
             ExitCode::FAILURE
         }
     }
+}
+
+fn probe(attack: bool) -> io::Result<()> {
+    let scratch = ProbeDirectory::make()?;
+    let (layers, missing) = scratch.layers();
+    let attacks = if attack { scratch.attack(layers)? } else { Vec::new() };
+    let mut line = serde_json::to_vec(&Probe { layers, missing, attacks })?;
+    line.push(b'\n');
+    rustix::io::write(io::stdout(), &line)?;
+    Ok(())
 }
 
 /// Places that look like those of a team: a workspace with a team directory in it, and a home with a secret.

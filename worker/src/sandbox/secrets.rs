@@ -96,34 +96,36 @@ pub(crate) struct Needed<'a> {
 /// others cannot read of the settings of the machine.
 pub(crate) fn known(needed: &Needed<'_>, environment: &Environment) -> Vec<PathBuf> {
     let in_a_home = || IN_A_HOME.iter().flat_map(|group| group.split_whitespace());
-    let in_homes = needed.homes.iter().flat_map(|home| in_a_home().map(|secret| home.join(secret)));
-    let instead =
-        INSTEAD.split_whitespace().filter_map(|it| it.split_once('=')).flat_map(|(variable, folder)| {
-            let there = environment.path(variable);
-            let below = in_a_home().filter_map(move |secret| Path::new(secret).strip_prefix(folder).ok());
-            there.into_iter().flat_map(move |there| below.clone().map(move |rest| join(&there, rest)))
-        });
     // Also of a variable that no command gets: its name can say that it holds a key.
-    let at = AT.split_whitespace().filter_map(|variable| environment.path(variable));
-    let at = at.flat_map(|paths| std::env::split_paths(&paths).collect::<Vec<_>>());
-    let of_the_session = format!("/run/user/{}", geteuid().as_raw());
-    let of_the_session = environment.path("XDG_RUNTIME_DIR").into_iter().chain([of_the_session.into()]);
-    let named = instead.chain(at).chain(of_the_session.map(|folder| folder.join(IN_A_SESSION)));
-    let of_root = if geteuid().is_root() { kept_from_others(OF_ROOT.as_ref(), needed) } else { Vec::new() };
+    let mut named = Vec::new();
+    for (variable, folder) in INSTEAD.split_whitespace().filter_map(|it| it.split_once('=')) {
+        let there = environment.path(variable);
+        let below = in_a_home().filter_map(|secret| Path::new(secret).strip_prefix(folder).ok());
+        named.extend(there.iter().flat_map(|there| below.clone().map(|rest| join(there, rest))));
+    }
+    for paths in AT.split_whitespace().filter_map(|variable| environment.path(variable)) {
+        named.extend(std::env::split_paths(&paths));
+    }
+    let session = PathBuf::from(format!("/run/user/{}", geteuid().as_raw()));
+    let sessions = environment.path("XDG_RUNTIME_DIR").into_iter().chain([session]);
+    named.extend(sessions.map(|folder| folder.join(IN_A_SESSION)));
+    if geteuid().is_root() {
+        named.extend(kept_from_others(OF_ROOT.as_ref(), needed));
+    }
     // What lies in the workspace by the user's own word is for the teammates that work there.
-    let of_the_work =
+    let is_for_the_work =
         |path: &Path| path.starts_with(needed.workspace) && !needed.is_above_a_home(needed.workspace);
-    let named = named.chain(of_root).filter(|path| path.is_absolute() && !of_the_work(path));
-    let is_closed =
-        |path: &PathBuf, access| accessat(CWD, path, access, AtFlags::EACCESS) == Err(Errno::ACCESS);
+    named.retain(|path| path.is_absolute() && !is_for_the_work(path));
+    let may = |path: &Path, what| accessat(CWD, path, what, AtFlags::EACCESS) != Err(Errno::ACCESS);
     let of_the_machine = OF_THE_MACHINE.split_whitespace().map(PathBuf::from);
     let of_the_machine =
-        of_the_machine.filter(|path| !is_closed(path, Access::READ_OK) || !is_closed(path, Access::EXEC_OK));
+        of_the_machine.filter(|path| may(path, Access::READ_OK) || may(path, Access::EXEC_OK));
+    let in_homes = needed.homes.iter().flat_map(|home| in_a_home().map(|secret| home.join(secret)));
     let mut all: Vec<_> = in_homes.chain(named).chain(of_the_machine).collect();
-    let of_the_kernel = |path: &Path| {
+    let is_of_the_kernel = |path: &Path| {
         !path.starts_with("/dev/shm") && OF_THE_KERNEL.iter().any(|kernel| path.starts_with(kernel))
     };
-    all.retain(|path| !needed.is_above(path) && !of_the_kernel(path));
+    all.retain(|path| !needed.is_above(path) && !is_of_the_kernel(path));
     all.sort();
     all.dedup();
     all

@@ -22,7 +22,7 @@ pub(crate) struct ListTeammates {}
 
 /// Lists the teammates, what each does, and the requests that are pending.
 pub(super) fn list(dir: &TeamDir) -> Result<String, String> {
-    Ok(listed(&team::roster(dir)?, &team::state(dir)?))
+    Ok(listed(&team::roster(Roster::load(dir))?, &team::state(dir)?))
 }
 
 fn listed(roster: &Roster, team: &Team) -> String {

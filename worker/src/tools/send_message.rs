@@ -5,13 +5,14 @@ use std::cell::LazyCell;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use teamd_shared::config::{ConfigError, Roster, RosterMember};
+use teamd_shared::config::{Roster, RosterMember};
 use teamd_shared::delivery::{Delivery, Doubt};
 use teamd_shared::inbox::Appended;
 use teamd_shared::message::{ALL, Body, USER};
 use teamd_shared::name::Name;
 use uuid::Uuid;
 
+use super::team::roster;
 use crate::agent::outbox::{Outbox, explained};
 
 /// Sends a message to a teammate by its name, to the lead (`lead`) or to all others (`all`). To ask, to answer, to
@@ -65,7 +66,7 @@ pub(super) async fn send_message(outbox: &Outbox, to: &str, letter: Letter<'_>) 
         _ => Some(Name::of_inbox(to).map_err(|_| unknown(to))?),
     };
     let look = || {
-        loaded(match &only {
+        roster(match &only {
             Some(owner) => Roster::load_one(outbox.dir(), owner),
             None => Roster::load(outbox.dir()),
         })
@@ -156,11 +157,6 @@ fn check_delivery(
             "the message is in the inbox of {name}, but {doubt}: find out before you send it again"
         )),
     }
-}
-
-fn loaded(roster: Result<Option<Roster>, ConfigError>) -> Result<Roster, String> {
-    let roster = roster.map_err(|error| format!("cannot look up who runs: {error}"))?;
-    roster.ok_or_else(|| "cannot look up who runs: there is no roster".to_owned())
 }
 
 fn unknown(to: &str) -> String {

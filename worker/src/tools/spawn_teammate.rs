@@ -4,6 +4,7 @@ use std::path::Path;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
+use teamd_shared::config::Roster;
 use teamd_shared::control::{Command, Done, SpawnOrder};
 use teamd_shared::environment::Environment;
 use teamd_shared::member::{ApproveBy, Terms, TermsPatch};
@@ -80,7 +81,7 @@ impl Spawner {
         let file = TeamFile::load(&TeamFile::locate(dir.root(), lookup), &lookup);
         let file = file.map_err(|error| format!("{error} ({})", error.hint()))?;
         self.must_be_trusted(&file)?;
-        let roster = team::roster(dir)?;
+        let roster = team::roster(Roster::load(dir))?;
         // A key is a guess; the lead agent's own model is none.
         let default_model = self.terms.model.parse().ok();
         let request = SpawnRequest { name: &name, flags, ca: None, resume: false };

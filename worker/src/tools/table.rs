@@ -42,14 +42,13 @@ pub(crate) enum AfterCrash {
 }
 
 /// The members that a tool is offered to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Offered {
-    All,
-    Teammates,
-    LeadAgent,
-    /// To no model: the script model knows it.
-    Hidden,
-}
+type Offered = &'static [Caller];
+
+const ALL_MEMBERS: Offered = &[Caller::Teammate, Caller::LeadAgent];
+const TEAMMATES: Offered = &[Caller::Teammate];
+const LEAD_AGENT: Offered = &[Caller::LeadAgent];
+/// No model is told of it: the script model knows it.
+const HIDDEN: Offered = &[];
 
 fn tool<T: DeserializeOwned + JsonSchema + 'static, A: Into<Action> + 'static>(
     name: &'static str,
@@ -68,28 +67,27 @@ fn tool<T: DeserializeOwned + JsonSchema + 'static, A: Into<Action> + 'static>(
 /// All tools, in the order in which a model is told of them.
 static TABLE: LazyLock<[Tool; 17]> = LazyLock::new(|| {
     use AfterCrash::{Interrupted, RunAgain, RunAgainWithIds};
-    use Offered::{All, Hidden, LeadAgent, Teammates};
     let to_one = |LeadMessage { to, content }| TeamAction::SendMessage(SendMessage { to, content });
     let to_all = |Broadcast { content }| TeamAction::SendMessage(SendMessage { to: ALL.to_owned(), content });
     [
-        tool("bash", "command", All, Interrupted, LocalAction::Bash),
-        tool("read_file", "path", All, Interrupted, LocalAction::ReadFile),
-        tool("write_file", "path", All, Interrupted, LocalAction::WriteFile),
-        tool("edit_file", "path", All, Interrupted, LocalAction::EditFile),
-        tool("send_message", "to", Teammates, RunAgainWithIds, TeamAction::SendMessage),
-        tool("send_message", "to", LeadAgent, RunAgainWithIds, to_one),
-        tool("read_inbox", "", All, Interrupted, |ReadInbox {}| Action::ReadInbox),
-        tool("shutdown_response", "approve", Teammates, RunAgainWithIds, Action::AnswerShutdown),
-        tool("shutdown_response", "request_id", LeadAgent, RunAgainWithIds, RequestStatus::action),
-        tool("plan_approval", "", Teammates, RunAgainWithIds, Action::SubmitPlan),
+        tool("bash", "command", ALL_MEMBERS, Interrupted, LocalAction::Bash),
+        tool("read_file", "path", ALL_MEMBERS, Interrupted, LocalAction::ReadFile),
+        tool("write_file", "path", ALL_MEMBERS, Interrupted, LocalAction::WriteFile),
+        tool("edit_file", "path", ALL_MEMBERS, Interrupted, LocalAction::EditFile),
+        tool("send_message", "to", TEAMMATES, RunAgainWithIds, TeamAction::SendMessage),
+        tool("send_message", "to", LEAD_AGENT, RunAgainWithIds, to_one),
+        tool("read_inbox", "", ALL_MEMBERS, Interrupted, |ReadInbox {}| Action::ReadInbox),
+        tool("shutdown_response", "approve", TEAMMATES, RunAgainWithIds, Action::AnswerShutdown),
+        tool("shutdown_response", "request_id", LEAD_AGENT, RunAgainWithIds, RequestStatus::action),
+        tool("plan_approval", "", TEAMMATES, RunAgainWithIds, Action::SubmitPlan),
         // The daemon takes a second answer for the first.
-        tool("plan_approval", "request_id", LeadAgent, RunAgain, TeamAction::AnswerPlan),
-        tool("spawn_teammate", "name", LeadAgent, Interrupted, TeamAction::Spawn),
-        tool("list_teammates", "", LeadAgent, RunAgain, |ListTeammates {}| TeamAction::List),
-        tool("broadcast", "", LeadAgent, RunAgainWithIds, to_all),
-        tool("shutdown_request", "teammate", LeadAgent, Interrupted, TeamAction::RequestShutdown),
-        tool("request_plan", "teammate", LeadAgent, Interrupted, TeamAction::RequestPlan),
-        tool("sleep", "seconds", Hidden, Interrupted, LocalAction::Sleep),
+        tool("plan_approval", "request_id", LEAD_AGENT, RunAgain, TeamAction::AnswerPlan),
+        tool("spawn_teammate", "name", LEAD_AGENT, Interrupted, TeamAction::Spawn),
+        tool("list_teammates", "", LEAD_AGENT, RunAgain, |ListTeammates {}| TeamAction::List),
+        tool("broadcast", "", LEAD_AGENT, RunAgainWithIds, to_all),
+        tool("shutdown_request", "teammate", LEAD_AGENT, Interrupted, TeamAction::RequestShutdown),
+        tool("request_plan", "teammate", LEAD_AGENT, Interrupted, TeamAction::RequestPlan),
+        tool("sleep", "seconds", HIDDEN, Interrupted, LocalAction::Sleep),
     ]
 });
 
@@ -155,17 +153,12 @@ impl Caller {
     }
 
     fn offered(self) -> impl Iterator<Item = &'static Tool> {
-        TABLE.iter().filter(move |tool| match tool.offered {
-            Offered::All => true,
-            Offered::Teammates => self == Self::Teammate,
-            Offered::LeadAgent => self == Self::LeadAgent,
-            Offered::Hidden => false,
-        })
+        TABLE.iter().filter(move |tool| tool.offered.contains(&self))
     }
 
     fn find(self, name: &str) -> Option<&'static Tool> {
-        let hidden = TABLE.iter().filter(|tool| tool.offered == Offered::Hidden);
-        self.offered().chain(hidden).find(|tool| tool.name == name)
+        let is_known = |tool: &&Tool| tool.offered.contains(&self) || tool.offered == HIDDEN;
+        TABLE.iter().filter(is_known).find(|tool| tool.name == name)
     }
 }
 

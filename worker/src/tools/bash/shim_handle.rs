@@ -73,7 +73,9 @@ impl ShimHandle {
     /// long, the shim is killed: what it leaves is swept up by [`ShimHandle::ended`].
     pub(super) fn end(&mut self) {
         if self.asked {
-            tracing::warn!("a shim that does not end its command is killed");
+            if !self.reaped {
+                tracing::warn!("a shim did not end its command, and is killed");
+            }
             self.signal(Signal::KILL);
         } else {
             if let Err(errno) = rustix::net::shutdown(&self.channel, Shutdown::Write) {

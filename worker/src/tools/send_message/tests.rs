@@ -103,11 +103,11 @@ fn no_line_is_written_to_an_unknown_or_ended_member_or_the_sender() {
 /// Sends to bob, whose entry in the roster changes between the append and the second look.
 fn send_while(changes: impl FnOnce(&Scene)) -> String {
     let team = team(&[("alice", "working"), ("bob", "idle")]);
-    let roster = Roster::load(team.outbox.dir()).unwrap().unwrap();
-    let bob = roster.member(&Name::new("bob").unwrap()).unwrap();
+    let before = Roster::load(team.outbox.dir()).unwrap().unwrap();
+    let bob = before.member(&Name::new("bob").unwrap()).unwrap();
     let line = append(&team.outbox, "bob", &bob.name, LETTER).unwrap();
     changes(&team);
-    check_delivery(&team.outbox, bob, line, &loaded(Roster::load(team.outbox.dir()))).unwrap_err()
+    check_delivery(&team.outbox, bob, line, &roster(Roster::load(team.outbox.dir()))).unwrap_err()
 }
 
 #[test]
@@ -256,7 +256,7 @@ async fn what_becomes_of_a_broadcast_is_told_from_a_second_look_at_the_roster() 
             assert!(told.starts_with("sent to lead; the message is in the inbox of bob"), "{told}");
             assert!(
                 told.contains(
-                    "in the inbox of erin, but whether it reads the message cannot be seen: cannot look up"
+                    "in the inbox of erin, but whether it reads the message cannot be seen: cannot read the roster"
                 ),
                 "{told}"
             );

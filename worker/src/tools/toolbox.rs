@@ -63,7 +63,7 @@ pub(crate) struct Toolbox {
     workspace: Workspace,
     background: Background,
     /// What the model is told with its first command.
-    first_note: Option<String>,
+    first_note: String,
     /// Removed when the incarnation ends, after the commands have ended: it stands last.
     _temp: TempDir,
 }
@@ -92,8 +92,7 @@ impl Toolbox {
         workspace
             .protect(places.secrets.clone(), places.programs.clone(), places.registers.clone())
             .map_err(anyhow::Error::msg)?;
-        let background = Background::new(Arc::clone(&config.team_dir), config.name.clone());
-        Ok(Self { config, places, workspace, background, first_note, _temp: temp })
+        Ok(Self { config, places, workspace, background: Background::default(), first_note, _temp: temp })
     }
 
     /// Returns what the workspace says to agents, at most so many bytes of it.
@@ -102,7 +101,7 @@ impl Toolbox {
     }
 
     fn start_bash(&mut self, bash: &Bash, gate: Gate) -> Result<Running, String> {
-        let ToolboxConfig { sandbox, team_dir, liveness_lock, confinement, .. } = &self.config;
+        let ToolboxConfig { sandbox, team_dir, confinement, .. } = &self.config;
         let policy = self.places.policy(sandbox, gate, (confinement.layers, confinement.weak))?;
         if policy.is_some() {
             // Shims note there what must not be made. It may be deleted at any time.
@@ -112,12 +111,11 @@ impl Toolbox {
         let cannot = |error| cannot_start(&self.config, &error);
         if bash.run_in_background {
             let started =
-                self.background.start(&job, liveness_lock, &self.places.temp.path).map_err(cannot)?;
-            let note = self.first_note.take().unwrap_or_default();
-            return Ok(Running::Done(Outcome::ok(note + &started)));
+                self.background.start(&self.config, &job, &self.places.temp.path).map_err(cannot)?;
+            return Ok(Running::Done(Outcome::ok(std::mem::take(&mut self.first_note) + &started)));
         }
-        let mut command = Foreground::start(&job, liveness_lock).map_err(cannot)?;
-        command.note = self.first_note.take().unwrap_or_default();
+        let mut command = Foreground::start(&job, &self.config.liveness_lock).map_err(cannot)?;
+        command.note = std::mem::take(&mut self.first_note);
         Ok(Running::Bash(Box::new(command)))
     }
 }
@@ -168,9 +166,11 @@ impl Tools for Toolbox {
 }
 
 /// Tells the model which paths were allowed by name and cannot be written all the same.
-fn first_note(sandbox: &Sandbox, lost: &[String]) -> Option<String> {
-    let matters = sandbox.mode == SandboxMode::WorkspaceWrite && !lost.is_empty();
-    matters.then(|| format!("[allowed by name, but not writable in this incarnation: {}]\n", lost.join("; ")))
+fn first_note(sandbox: &Sandbox, lost: &[String]) -> String {
+    if sandbox.mode != SandboxMode::WorkspaceWrite || lost.is_empty() {
+        return String::new();
+    }
+    format!("[allowed by name, but not writable in this incarnation: {}]\n", lost.join("; "))
 }
 
 /// Makes a place that this user alone enters, and that only this teammate uses.

@@ -4,11 +4,9 @@
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
-use std::sync::Arc;
 
 use rustix::fs::OFlags;
-use teamd_shared::name::Name;
-use teamd_shared::team_dir::{DirError, TeamDir, TeamPath};
+use teamd_shared::team_dir::{DirError, TeamPath};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -16,40 +14,34 @@ use super::shim_handle::ShimHandle;
 use super::{log, log_notes};
 use crate::sandbox::Policy;
 use crate::shim::Job;
+use crate::tools::ToolboxConfig;
 
 /// The commands in the background, each watched by a task. If this is dropped, they are ended.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(in crate::tools) struct Background {
-    team_dir: Arc<TeamDir>,
-    name: Name,
     tasks: JoinSet<()>,
     /// Dropped to end the commands.
     running: watch::Sender<()>,
-    /// The number of the next command.
-    next: u32,
+    /// The number of the last command.
+    last: u32,
 }
 
 impl Background {
-    /// Makes the list, empty.
-    pub(in crate::tools) fn new(team_dir: Arc<TeamDir>, name: Name) -> Self {
-        Self { team_dir, name, tasks: JoinSet::new(), running: watch::Sender::new(()), next: 1 }
-    }
-
     /// Starts a command; returns what the model is told: its number and where its output goes.
     ///
     /// # Errors
     /// The system's error.
     pub(in crate::tools) fn start(
         &mut self,
+        config: &ToolboxConfig,
         job: &Job,
-        liveness_lock: &File,
         temp: &Path,
     ) -> io::Result<String> {
-        let (id, mut kept) = self.new_log().map_err(io::Error::other)?;
+        let (id, mut kept) = self.new_log(config).map_err(io::Error::other)?;
         let file = format!("background-{id}.log");
         let mut log = log::make(&temp.join(&file), &mut kept)
             .map_err(|error| io::Error::other(format!("cannot make its log {file}: {error}")))?;
-        let mut shim = ShimHandle::start(job, liveness_lock, log.try_clone()?.into())?;
+        let mut shim = ShimHandle::start(job, &config.liveness_lock, log.try_clone()?.into())?;
         let mut running = self.running.subscribe();
         self.tasks.spawn(async move {
             let report = tokio::select! {
@@ -76,22 +68,21 @@ impl Background {
     }
 
     /// Makes the file in which the next output is kept. While it is there, no later incarnation takes the same number.
-    fn new_log(&mut self) -> Result<(u32, File), DirError> {
+    fn new_log(&mut self, config: &ToolboxConfig) -> Result<(u32, File), DirError> {
         loop {
-            let id = self.next;
-            let at = TeamPath::background_log(&self.name, &id.to_string());
+            self.last += 1;
+            let at = TeamPath::background_log(&config.name, &self.last.to_string());
             let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::EXCL;
-            self.next += 1;
-            match self.team_dir.open_file(&at, flags) {
+            match config.team_dir.open_file(&at, flags) {
                 Err(error) if error.io_kind() == Some(io::ErrorKind::AlreadyExists) => {}
-                made => return made.map(|file| (id, file)),
+                made => return made.map(|file| (self.last, file)),
             }
         }
     }
 
     /// Ends all commands and what they started; returns when that is gone. May be dropped and called again.
     pub(in crate::tools) async fn end(&mut self) {
-        self.running = watch::Sender::new(());
+        self.running = watch::Sender::default();
         while let Some(ended) = self.tasks.join_next().await {
             if let Err(error) = ended {
                 tracing::error!("cannot tell how a command in the background ended: {error}");

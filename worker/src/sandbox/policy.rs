@@ -207,13 +207,11 @@ pub(crate) mod tests {
             workspace: place(workspace),
             team_dir: team_dir.into(),
             temp: place("/var/tmp/t"),
-            writable: Vec::new(),
             homes: vec!["/home/u".into()],
-            programs: Vec::new(),
             secrets: [".ssh", ".docker/config.json", ".config/git/credentials", ".local/share/keyrings"]
                 .map(|secret| Path::new("/home/u").join(secret))
                 .into(),
-            registers: Vec::new(),
+            ..Places::default()
         }
     }
 

@@ -83,11 +83,9 @@ impl ProbeDirectory {
             workspace: Place::of_this_call(at("work")),
             team_dir: at("work/.team"),
             temp: Place::of_this_call(at("temp")),
-            writable: Vec::new(),
             homes: vec![at("home")],
-            programs: Vec::new(),
             secrets: vec![at("home/.ssh")],
-            registers: Vec::new(),
+            ..Places::default()
         };
         let pipe = File::options().read(true).write(true).open(at("home/pipe"))?;
         Ok(Self { places, _pipe: pipe, folder })

@@ -21,13 +21,16 @@ use super::send_message::{LeadMessage, SendMessage};
 use super::{Action, Call, LocalAction, TeamAction, input};
 use crate::model::prompt;
 
+/// Reads a call from its input.
+type Parse = Box<dyn Fn(&Value) -> Result<Call, String> + Send + Sync>;
+
 /// One tool.
 struct Tool {
     name: &'static str,
     offered: Offered,
     after_crash: AfterCrash,
     describe: fn(&'static str) -> prompt::Tool,
-    parse: Box<dyn Fn(&Value) -> Result<Call, String> + Send + Sync>,
+    parse: Parse,
 }
 
 /// What becomes of a call that has no result when its worker is started again (rule 14 of the specification).

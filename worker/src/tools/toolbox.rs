@@ -16,6 +16,7 @@ use tokio::time::{Duration, Instant, sleep_until};
 use super::bash::{Background, Bash, Foreground, cannot_start, sweep_orphans};
 use super::workspace::{Guide, Workspace};
 use super::{EditFile, LocalAction, Outcome, Runs, Sleep, Tools, WriteFile};
+use crate::cgroup::OwnCgroup;
 use crate::sandbox::{self, Origin, Places, TempDir};
 
 /// What a read-only member is told when it writes a file.
@@ -42,6 +43,8 @@ pub(crate) struct ToolboxConfig {
     pub(crate) confinement: Confinement,
     /// The limits of each command.
     pub(crate) bounds: Bounds,
+    /// The cgroup in which commands run, if there is one.
+    pub(crate) cgroup: Option<Arc<OwnCgroup>>,
 }
 
 /// The means to confine commands.
@@ -109,6 +112,8 @@ impl Toolbox {
         }
         let job = bash.job(&self.config, policy)?;
         let cannot = |error| cannot_start(&self.config, &error);
+        // What a command starts is in the cgroup from its first moment.
+        self.config.cgroup.as_ref().map_or(Ok(()), |cgroup| cgroup.enter()).map_err(cannot)?;
         if bash.run_in_background {
             let started =
                 self.background.start(&self.config, &job, &self.places.temp.path).map_err(cannot)?;

@@ -13,6 +13,7 @@ use std::time::Duration;
 use nix::sys::signal::{SigSet, SigmaskHow};
 use rustix::net::Shutdown;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process};
+use teamd_shared::mutant;
 use tokio::io::AsyncReadExt;
 use tokio::net::UnixStream;
 use tokio::signal::unix::{Signal as SignalStream, SignalKind, signal};
@@ -59,6 +60,9 @@ impl ShimHandle {
         let child_ended = signal(SignalKind::child())?;
         let mut command = job.program(shim::SUBCOMMAND)?;
         command.stdin(Stdio::from(liveness_lock.try_clone()?));
+        if mutant::is_on("shim-without-lock") {
+            command.stdin(Stdio::null());
+        }
         command.stdout(Stdio::from(OwnedFd::from(theirs))).stderr(Stdio::from(output));
         let deadline = job.order.timeout.map(|timeout| Instant::now() + timeout + GRACE);
         // Held until the pid is known: a sweep between the two would take the shim for an orphan.

@@ -19,12 +19,13 @@ mod job;
 mod report;
 pub(crate) mod sweep;
 
-use std::io::{self, PipeReader, Write};
+use std::io::{self, PipeReader};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
+use nix::libc::{SIGCHLD, SIGCONT, SIGTSTP, SIGTTIN, SIGTTOU, SIGURG, SIGWINCH, c_int};
 use nix::sys::prctl::{set_child_subreaper, set_name, set_pdeathsig};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
@@ -36,7 +37,6 @@ use teamd_shared::process::{close_inherited, deny_tracing};
 use teamd_shared::sandbox::Namespaces;
 
 use crate::bounds;
-use crate::sandbox::init::Verdict;
 use crate::sandbox::{self, AbsentFiles};
 pub(crate) use job::{Job, Order};
 pub(crate) use report::{ExitCause, Report};
@@ -51,14 +51,8 @@ const COUNTED_EVERY: Duration = Duration::from_millis(250);
 pub(crate) fn shim_main() -> ExitCode {
     let report = Job::inherited(SUBCOMMAND).and_then(|job| job.supervise()).unwrap_or_else(Report::failed);
     // If that fails, the worker is gone, and no other process wants the report.
-    drop(report.send());
+    drop(report.send(io::stdout()));
     ExitCode::SUCCESS
-}
-
-/// A command that runs: `bash`, or the sandbox init, which says how `bash` ended.
-struct Started {
-    process: Pid,
-    verdict: Option<PipeReader>,
 }
 
 impl Job {
@@ -80,57 +74,47 @@ impl Job {
         let absent = absent.map_err(cannot("look for a protected file"))?.unwrap_or_default();
         let mut report = self.run(deadline).unwrap_or_else(Report::failed);
         report.notes = absent.put_aside();
-        if self.order.log {
-            // A full disk must not keep the report from the worker.
-            drop(writeln!(io::stderr(), "\n{}", report.as_log_line()));
-        }
         Ok(report)
     }
 
     /// Starts the command, waits until it is over, and ends all that it started.
     fn run(&self, deadline: Option<Instant>) -> Result<Report, String> {
         let cannot = |what: &'static str| move |error: io::Error| format!("cannot {what}: {error}");
-        let events = Events::new().map_err(cannot("read signals"))?;
-        let early = events.next(None, Some(Instant::now())).map_err(cannot("look at its lifeline"))?;
+        let signals = read_signals().map_err(cannot("read signals"))?;
+        let early =
+            next_event(&signals, None, Some(Instant::now())).map_err(cannot("look at its lifeline"))?;
         if let Some(cause) = early {
             return Ok(Report::new(cause));
         }
-        let Started { process, verdict } = self.start().map_err(cannot("start the command"))?;
+        let (process, init) = self.start().map_err(cannot("start the command"))?;
         let namespaces = self.order.policy.as_ref().map_or(Namespaces::None, |it| it.layers.namespaces);
         // Beside the command there is the sandbox init, where it stays.
         let stays = usize::from(namespaces != Namespaces::None);
         let most = self.order.bounds.max_procs.map(|most| most as usize + stays);
-        let watched = watch(process, &events, (deadline, most));
+        let watched = watch(process, &signals, (deadline, most));
         let ended = match namespaces {
             Namespaces::Own => end_namespace(process),
             Namespaces::Bubblewrap | Namespaces::None => end_descendants(process),
         };
         let ended = ended.map_err(cannot("end what it started"))?;
-        let mut report = Report {
-            code: ended.and_then(WaitStatus::exit_status),
-            signal: ended.and_then(WaitStatus::terminating_signal),
-            error: watched.as_ref().err().map(|error| format!("cannot watch the command: {error}")),
-            ..Report::new(watched.unwrap_or(ExitCause::Failed))
-        };
-        match verdict.and_then(Verdict::read) {
-            Some(Verdict::Refused(why)) => report.error = Some(why),
-            Some(Verdict::Ended { code, signal }) => (report.code, report.signal) = (code, signal),
-            None => {}
-        }
-        Ok(report)
+        let error = watched.as_ref().err().map(|error| format!("cannot watch the command: {error}"));
+        let cause = watched.unwrap_or(ExitCause::Failed);
+        // Without a report, `bash` took the place of the sandbox init, or that was killed.
+        let said = init.and_then(Report::read).unwrap_or_else(|| Report::exited(ended));
+        Ok(Report { cause, error: said.error.clone().or(error), ..said })
     }
 
     /// Starts the command, in a process group of its own and with no signal blocked: it would inherit that. The sandbox init
-    /// confines it, or puts limits on it.
-    fn start(&self) -> io::Result<Started> {
+    /// confines it, or puts limits on it, and says over the pipe how `bash` ended.
+    fn start(&self) -> io::Result<(Pid, Option<PipeReader>)> {
         let Order { policy, bounds, .. } = &self.order;
         if policy.is_none() && bounds.is_nothing() {
             let mut bash = self.variables.command(&self.command, &self.workspace);
             bash.current_dir(&self.workspace);
-            return Ok(Started { process: spawn(bash)?, verdict: None });
+            return Ok((spawn(bash)?, None));
         }
-        let (init, verdict) = sandbox::command(self)?;
-        Ok(Started { process: spawn(init)?, verdict: Some(verdict) })
+        let (init, report) = sandbox::command(self)?;
+        Ok((spawn(init)?, Some(report)))
     }
 }
 
@@ -159,57 +143,52 @@ fn become_shim() -> io::Result<()> {
     Ok(set_child_subreaper(true)?)
 }
 
-/// What a shim waits for besides its command.
-struct Events {
-    /// All signals. The worker starts a shim with all of them blocked, so that none is missed.
-    signals: SignalFd,
+/// Makes all signals readable. The worker starts a shim with all of them blocked, so that none is missed.
+fn read_signals() -> io::Result<SignalFd> {
+    let all = SigSet::all();
+    all.thread_block()?;
+    Ok(SignalFd::with_flags(&all, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?)
 }
 
-impl Events {
-    fn new() -> io::Result<Self> {
-        let all = SigSet::all();
-        all.thread_block()?;
-        let signals = SignalFd::with_flags(&all, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
-        Ok(Self { signals })
+/// Waits for the next event: the lifeline, a signal, the end of the command, or the deadline. Returns why the command
+/// is over, if the event says so.
+fn next_event(
+    signals: &SignalFd,
+    command: Option<&OwnedFd>,
+    deadline: Option<Instant>,
+) -> io::Result<Option<ExitCause>> {
+    let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+    let left = left.map(Timespec::try_from).transpose().map_err(io::Error::other)?;
+    let lifeline = io::stdout();
+    let mut waits = vec![PollFd::new(&lifeline, PollFlags::IN), PollFd::new(signals, PollFlags::IN)];
+    waits.extend(command.map(|command| PollFd::new(command, PollFlags::IN)));
+    match poll(&mut waits, left.as_ref()) {
+        Err(rustix::io::Errno::INTR) | Ok(0) => return Ok(None),
+        other => other?,
+    };
+    // The worker sends nothing: any event on the lifeline is its end.
+    if !waits[0].revents().is_empty() {
+        return Ok(Some(ExitCause::Lifeline));
     }
-
-    /// Waits for the next event: the lifeline, a signal, the end of the command, or the deadline. Returns why the command
-    /// is over, if the event says so.
-    fn next(&self, command: Option<&OwnedFd>, deadline: Option<Instant>) -> io::Result<Option<ExitCause>> {
-        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        let left = left.map(Timespec::try_from).transpose().map_err(io::Error::other)?;
-        let lifeline = io::stdout();
-        let mut waits =
-            vec![PollFd::new(&lifeline, PollFlags::IN), PollFd::new(&self.signals, PollFlags::IN)];
-        waits.extend(command.map(|command| PollFd::new(command, PollFlags::IN)));
-        match poll(&mut waits, left.as_ref()) {
-            Err(rustix::io::Errno::INTR) | Ok(0) => return Ok(None),
-            other => other?,
-        };
-        // The worker sends nothing: any event on the lifeline is its end.
-        if !waits[0].revents().is_empty() {
-            return Ok(Some(ExitCause::Lifeline));
+    while let Some(signal) = signals.read_signal()? {
+        if ends_a_shim(signal.ssi_signo) {
+            return Ok(Some(ExitCause::Signalled));
         }
-        while let Some(signal) = self.signals.read_signal()? {
-            if ends_a_shim(signal.ssi_signo) {
-                return Ok(Some(ExitCause::Signalled));
-            }
-        }
-        Ok(None)
     }
+    Ok(None)
 }
 
 /// Waits until the command is over, and returns why. Reaps the orphans that it leaves meanwhile, but not `bash`:
 /// its pid names the process group that is killed next, and must not become another's.
 fn watch(
     bash: Pid,
-    events: &Events,
+    signals: &SignalFd,
     (deadline, most): (Option<Instant>, Option<usize>),
 ) -> io::Result<ExitCause> {
     let held = pidfd_open(bash, PidfdFlags::empty())?;
     loop {
         let count_at = most.map(|_| Instant::now() + COUNTED_EVERY);
-        let event = events.next(Some(&held), [deadline, count_at].into_iter().flatten().min())?;
+        let event = next_event(signals, Some(&held), [deadline, count_at].into_iter().flatten().min())?;
         if has_ended(bash)? {
             return Ok(ExitCause::Exited);
         }
@@ -233,16 +212,8 @@ fn has_ended(bash: Pid) -> io::Result<bool> {
 
 /// Tells whether a signal asks the shim to end: all do that would end another process by default.
 fn ends_a_shim(number: u32) -> bool {
-    const HARMLESS: [Signal; 7] = [
-        Signal::SIGCHLD,
-        Signal::SIGCONT,
-        Signal::SIGWINCH,
-        Signal::SIGURG,
-        Signal::SIGTSTP,
-        Signal::SIGTTIN,
-        Signal::SIGTTOU,
-    ];
-    !HARMLESS.iter().any(|&signal| i32::try_from(number) == Ok(signal as i32))
+    const HARMLESS: [c_int; 7] = [SIGCHLD, SIGCONT, SIGWINCH, SIGURG, SIGTSTP, SIGTTIN, SIGTTOU];
+    !HARMLESS.iter().any(|&signal| i32::try_from(number) == Ok(signal))
 }
 
 /// Ends a pid namespace by its first process: the kernel kills all the others before that one can be reaped.

@@ -74,7 +74,7 @@ fn a_lead_agent_that_is_killed_in_a_call_does_nothing_twice() {
     let results = team.results("lead");
     // Whether the line was written before the kill is chance, too: the model is told which it was.
     let (told, is_error) = text(&results[0]);
-    let before = "sent before the worker was restarted, and not a second time, to alice";
+    let before = "sent to alice before the worker was restarted, and not a second time";
     assert!((told == "sent to alice" || told.starts_with(before)) && !is_error, "{told}");
     assert_eq!(results.len(), 3);
     for result in &results[1..] {

@@ -39,7 +39,9 @@ use crate::core::replay::{PendingNotice, ReplayedState};
 use crate::core::state::{Beginning, Budget, State};
 use crate::model::{Access, Model, Persona};
 use crate::tools::spawn_teammate::Spawner;
-use crate::tools::{Caller, Confinement, Guide, Rest, Toolbox, ToolboxConfig, Tools};
+use crate::tools::{
+    Action, Call, Caller, Confinement, Guide, LocalAction, Rest, Toolbox, ToolboxConfig, Tools,
+};
 
 /// Runs one incarnation; 0 if it ended by its own doing, 1 if it could not begin or go on.
 pub(crate) fn run(args: &RunArgs) -> ExitCode {
@@ -174,7 +176,9 @@ impl Incarnation {
         let Identity { name, incarnation } = self.identity.clone();
         self.transcript.set_durable(settings.durability == Durability::Disk);
         let mut outbox = Outbox::new(Arc::clone(&self.dir), name.clone(), settings.durability);
-        let mut replayed = resume(&mut self.transcript, &mut model, &welcome, &self.identity, &mut outbox)?;
+        let clear_up = |broken_off: &LocalAction| toolbox.clear_up(broken_off);
+        let mut replayed =
+            resume(&mut self.transcript, &mut model, &welcome, &self.identity, (&mut outbox, &clear_up))?;
         let live = Live::new(Arc::clone(&self.dir), &name);
         let caller = Caller::of(&name);
         let waking = match (welcome.watch, settings.poll) {
@@ -279,7 +283,7 @@ fn resume(
     model: &mut Model,
     welcome: &Welcome,
     identity: &Identity,
-    outbox: &mut Outbox,
+    (outbox, clear_up): (&mut Outbox, &dyn Fn(&LocalAction)),
 ) -> Result<ReplayedState, TranscriptError> {
     let conversation = welcome.conversation;
     let Identity { name, incarnation } = identity;
@@ -320,6 +324,11 @@ fn resume(
     }
     // Before a result follows: a notice of the last entry is pending after the next entry only if that one lists it.
     replayed.pending_notices.iter().cloned().for_each(|notice| outbox.notify(notice, true));
+    // Before it has a result, too: after a kill here the next incarnation does it again.
+    let broken_off = replayed.calls.front().map(|call| Caller::of(name).parse(&call.name, &call.input));
+    if let Some(Ok(Call { action: Action::Local(action), .. })) = broken_off {
+        clear_up(&action);
+    }
     for result in replayed.interrupted() {
         let event = Event::Result {
             tool_use_id: result.tool_use_id,

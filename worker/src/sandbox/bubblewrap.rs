@@ -59,10 +59,7 @@ fn arguments(policy: &Policy, workspace: &Path) -> io::Result<Vec<OsString>> {
     add("--dev", &["/dev".as_ref()]);
     add("--proc", &["/proc".as_ref()]);
     for (path, access) in MountPlan::of(policy).mounts() {
-        let source = match access {
-            MountAccess::Write { source } => source,
-            MountAccess::Read | MountAccess::Nothing { .. } => path,
-        };
+        let source = access.source(path);
         let Some((_, stat)) = find_itself(source)? else { continue };
         match access {
             MountAccess::Write { .. } => add("--bind", &[source, path]),

@@ -1,12 +1,12 @@
 //! The sandbox init: `team-worker init FD WORKSPACE COMMAND`, the process between shim and `bash`. It restricts itself, and with that
 //! all that it starts. It begins in `/` without an environment: that of the command is for `bash` alone. Its standard input
-//! is the pipe on which the shim reads its verdict; `bash` gets none.
+//! is the pipe on which the shim reads its report; `bash` gets none.
 //!
 //! In a pid namespace it is the first process: it stays, reaps, and tells how `bash` ended; with it, everything in the
 //! namespace ends. Without one `bash` takes its place. It must never run `bash` when a promised layer fails.
 
 use std::fmt::Display;
-use std::io::{self, PipeReader, Read};
+use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::ExitCode;
@@ -15,7 +15,6 @@ use nix::sched::{CloneFlags, unshare};
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::Signal;
 use rustix::process::{Pid, WaitOptions};
-use serde::{Deserialize, Serialize};
 use teamd_shared::process::{close_inherited, deny_tracing};
 use teamd_shared::sandbox::Namespaces;
 
@@ -24,7 +23,7 @@ use super::policy::Policy;
 use super::seccomp::Calls;
 use super::{identity, landlock, loopback, mounts, seccomp};
 use crate::bounds;
-use crate::shim::Job;
+use crate::shim::{Job, Report};
 
 /// The hidden subcommand under which the worker's program is the sandbox init.
 pub(crate) const SUBCOMMAND: &str = "init";
@@ -33,37 +32,17 @@ pub(crate) const SUBCOMMAND: &str = "init";
 /// counts before it ends the whole. A program that is refused a fork says less of why.
 const SPARE: u32 = 2 + 16;
 
-/// What the sandbox init tells the shim.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Verdict {
-    /// Nothing was run. Fits behind "error: ".
-    Refused(String),
-    /// How `bash` ended: its exit code, or the signal.
-    Ended { code: Option<i32>, signal: Option<i32> },
-}
-
-impl Verdict {
-    /// Reads the verdict; none if `bash` took the place of the sandbox init, or the sandbox init was killed. To be called
-    /// when both have ended.
-    pub(crate) fn read(mut from: PipeReader) -> Option<Self> {
-        let mut text = String::new();
-        from.read_to_string(&mut text).ok()?;
-        serde_json::from_str(&text).ok()
-    }
-}
-
 /// Confines one command: the whole program behind the hidden subcommand.
 pub(crate) fn init_main() -> ExitCode {
-    let verdict = Job::inherited(SUBCOMMAND).and_then(run).unwrap_or_else(Verdict::Refused);
-    let text = serde_json::to_vec(&verdict).unwrap_or_default();
-    // A shim that does not read it sees this process end without a verdict.
-    match rustix::io::write(io::stdin(), &text) {
-        Ok(_) => ExitCode::SUCCESS,
+    let report = Job::inherited(SUBCOMMAND).and_then(run).unwrap_or_else(Report::failed);
+    // A shim that does not read it sees this process end without a report.
+    match report.send(io::stdin()) {
+        Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,
     }
 }
 
-fn run(job: Job) -> Result<Verdict, String> {
+fn run(job: Job) -> Result<Report, String> {
     let Job { order, variables, workspace, command, .. } = &job;
     close_inherited(Some(job.descriptor()))
         .map_err(|error| format!("cannot close what it inherited: {error}"))?;
@@ -128,14 +107,11 @@ fn cannot<E: Display>(what: &'static str) -> impl FnOnce(E) -> String {
 }
 
 /// Reaps all that ends here, until `bash` does.
-fn await_end(bash: Pid) -> io::Result<Verdict> {
+fn await_end(bash: Pid) -> io::Result<Report> {
     loop {
         match rustix::process::wait(WaitOptions::empty()) {
             Ok(Some((pid, status))) if pid == bash => {
-                return Ok(Verdict::Ended {
-                    code: status.exit_status(),
-                    signal: status.terminating_signal(),
-                });
+                return Ok(Report::exited(Some(status)));
             }
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(errno) => return Err(errno.into()),

@@ -14,13 +14,11 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use nix::fcntl::OFlag;
-use rustix::fs::{
-    AtFlags, CWD, Mode, OFlags, ResolveFlags, chmod, fstat, mkdirat, openat2, renameat, statat,
-};
+use rustix::fs::{AtFlags, Mode, chmod, fstat, mkdirat, renameat, statat};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-use super::place::path_of;
+use super::place::{find_itself, is_dir, path_of};
 use super::policy::{Policy, Protected};
 
 /// What is added to the name of a file that was put aside.
@@ -78,17 +76,13 @@ impl Absent {
     /// Notes that a file is not there, or learns it from the shims that run; none if the file is the user's, or if nothing
     /// is there that could hold it. Follows no link.
     fn note(path: &Path, notes: &Path) -> io::Result<Option<Self>> {
-        let (Some(above), Some(name)) = (path.parent(), path.file_name()) else { return Ok(None) };
-        let folder = match open_folder(above) {
-            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(None),
-            other => other?,
-        };
+        let Some((folder, name)) = open_above(path)? else { return Ok(None) };
         let stat = fstat(&folder)?;
         let note = notes.join(format!("absent-{:x}-{:x}-{}", stat.st_dev, stat.st_ino, name.display()));
         let mut options = File::options();
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
         let note = options.custom_flags(OFlag::O_NOFOLLOW.bits()).open(note)?;
-        let absent = Self { folder, name: name.to_owned(), note };
+        let absent = Self { folder, name, note };
         loop {
             // The shim that has the note to itself decides.
             match absent.note.try_lock() {
@@ -163,22 +157,19 @@ impl Absent {
 
 /// Makes a directory that is missing in another. Follows no link: a tool could have made it.
 fn make_empty(path: &Path) -> io::Result<()> {
-    let (Some(above), Some(name)) = (path.parent(), path.file_name()) else { return Ok(()) };
-    let above = match open_folder(above) {
-        // There is nothing that could hold it.
-        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(()),
-        other => other?,
-    };
-    match in_own_folder(&above, || mkdirat(&above, name, Mode::from_raw_mode(0o777))) {
+    let Some((above, name)) = open_above(path)? else { return Ok(()) };
+    match in_own_folder(&above, || mkdirat(&above, &name, Mode::from_raw_mode(0o777))) {
         // Where this user may not, a tool may not either.
         Err(Errno::EXIST | Errno::ACCESS | Errno::PERM | Errno::ROFS) => Ok(()),
         other => Ok(other?),
     }
 }
 
-fn open_folder(path: &Path) -> rustix::io::Result<OwnedFd> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS)
+/// Opens the directory that holds a path, or would; none if nothing is there that could hold it.
+fn open_above(path: &Path) -> io::Result<Option<(OwnedFd, OsString)>> {
+    let (Some(above), Some(name)) = (path.parent(), path.file_name()) else { return Ok(None) };
+    let found = find_itself(above)?.filter(|(_, stat)| is_dir(stat));
+    Ok(found.map(|(folder, _)| (folder, name.to_owned())))
 }
 
 /// Changes what is in a directory, if need be after its owner is let write there: a tool may have taken that away, and

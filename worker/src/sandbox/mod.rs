@@ -54,7 +54,7 @@ pub(crate) fn prepare(policy: &Policy) -> io::Result<()> {
     }
 }
 
-/// Returns the command line of the sandbox init, and where its verdict is read. The caller gives it its outputs.
+/// Returns the command line of the sandbox init, and where its report is read. The caller gives it its outputs.
 ///
 /// # Errors
 /// The system's error, or that `bwrap` is gone.

@@ -63,8 +63,8 @@ fn aliases_within(path: &Path, id: u64, mounts: &[Mount]) -> Vec<PathBuf> {
     found.filter(|other| other != path).collect()
 }
 
-/// As `join`, but without a slash at the end where nothing is joined.
-fn join(at: &Path, rest: &Path) -> PathBuf {
+/// Joins two paths, of which the second can be empty: then no slash stands at the end.
+pub(super) fn join(at: &Path, rest: &Path) -> PathBuf {
     if rest.as_os_str().is_empty() { at.to_owned() } else { at.join(rest) }
 }
 

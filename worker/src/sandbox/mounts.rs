@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
+use std::fmt::Display;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
@@ -25,38 +26,26 @@ const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 /// What says to `git` that nothing in a directory is its concern.
 pub(super) const IGNORE: &str = ".gitignore";
 
-/// Why the file system could not be built. Fits behind "error: ".
-#[derive(Debug, thiserror::Error)]
-#[error("cannot {verb} {}: {source}", .path.display())]
-pub(super) struct MountError {
-    verb: &'static str,
-    path: PathBuf,
-    source: Errno,
-}
+type Done = Result<(), String>;
 
-type Done = Result<(), MountError>;
-
-fn cannot(verb: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(Errno) -> MountError {
-    let path = path.into();
-    move |source| MountError { verb, path, source }
+/// Makes the error of a step that the system refused. Fits behind "error: ".
+fn cannot<E: Display>(verb: &'static str, path: impl AsRef<Path>) -> impl FnOnce(E) -> String {
+    move |error| format!("cannot {verb} {}: {error}", path.as_ref().display())
 }
 
 /// Builds the file system of a command in a mount namespace of its own, and enters the workspace there. Its shared memory
 /// holds at most `memory` bytes.
 ///
 /// # Errors
-/// [`MountError`] for the first step that the system refuses.
+/// The first step that the system refuses.
 pub(super) fn build(plan: &MountPlan, workspace: &Path, memory: Option<u64>) -> Done {
     unshare(CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWIPC)
-        .map_err(|errno| cannot("make a mount namespace for", "/")(Errno::from_raw_os_error(errno as i32)))?;
+        .map_err(cannot("make a mount namespace for", "/"))?;
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
         .map_err(cannot("part", "/"))?;
     let devices = open_devices()?;
     for (path, access) in plan.mounts() {
-        let source = match access {
-            MountAccess::Write { source } => source,
-            MountAccess::Read | MountAccess::Nothing { .. } => path,
-        };
+        let source = access.source(path);
         let Some((found, stat)) = find_itself(source).map_err(cannot("look at", source))? else { continue };
         // By its descriptor: no rename in between leads elsewhere.
         let itself = PathBuf::from(path_of(&found));
@@ -80,7 +69,7 @@ pub(super) fn build(plan: &MountPlan, workspace: &Path, memory: Option<u64>) -> 
     entered.map_err(cannot("enter", workspace))
 }
 
-fn open_devices() -> Result<Vec<OwnedFd>, MountError> {
+fn open_devices() -> Result<Vec<OwnedFd>, String> {
     let device = |name: &&str| {
         let path = Path::new("/dev").join(name);
         open(&path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(cannot("open", path))
@@ -109,11 +98,7 @@ fn cover(found: &Path, path: &Path, for_git: bool) -> Done {
 
 /// Makes everything read-only that is mounted at certain paths.
 fn make_read_only(at: impl Fn(&Path) -> bool) -> Done {
-    let listed = mounts().map_err(|error| MountError {
-        verb: "read",
-        path: "/proc/self/mountinfo".into(),
-        source: Errno::from_io_error(&error).unwrap_or(Errno::IO),
-    })?;
+    let listed = mounts().map_err(cannot("read", "/proc/self/mountinfo"))?;
     // Of several at one path only the last is reached, and a flag of it that is locked must stay: one too many does not
     // hurt.
     let mut wanted: BTreeMap<&Path, MountFlags> = BTreeMap::new();

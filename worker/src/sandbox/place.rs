@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use teamd_shared::place;
 
 /// A path without links, and what the kernel knows the directory there by.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct Place {
     pub(crate) path: PathBuf,
     /// Device and inode; none for a file, and for what is looked up before each call.

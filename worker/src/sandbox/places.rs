@@ -15,10 +15,10 @@ use super::git::{self, LinkedTree};
 use super::mount_table::{aliases, mounts};
 use super::place::Place;
 use super::policy::{Policy, Present};
-use super::secrets::{self, Needed};
+use super::secrets;
 
 /// Where things lie. All paths are absolute and without links.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Places {
     /// The directory that commands work in.
     pub(crate) workspace: Place,
@@ -28,6 +28,8 @@ pub(crate) struct Places {
     pub(crate) temp: Place,
     /// What is allowed by name to be written.
     pub(crate) writable: Vec<Place>,
+    /// Where commands of the team may or once could write: a link there can be theirs.
+    pub(crate) territory: Vec<PathBuf>,
     /// The home directories of the user: what the environment says, and what the system says.
     pub(crate) homes: Vec<PathBuf>,
     /// The programs of the team, by every path.
@@ -64,10 +66,18 @@ impl Places {
         temp: &Path,
         Origin { environment, territory, hidden, programs }: Origin<'_>,
     ) -> io::Result<Self> {
-        let homes = homes(environment);
-        let registers = registers(environment, &homes);
-        let needed = Needed { homes: &homes, workspace, writable: &writable, territory };
-        for state in registers.iter().map(Register::state).filter(|state| needed.is_writable(state.root())) {
+        let mut places = Self {
+            workspace: Place::learn(workspace)?,
+            team_dir: team_dir.root().to_owned(),
+            temp: Place::learn(temp)?,
+            writable,
+            territory: territory.to_vec(),
+            homes: homes(environment),
+            ..Self::default()
+        };
+        places.registers = registers(environment, &places.homes);
+        let states = places.registers.iter().map(Register::state);
+        for state in states.filter(|state| places.is_writable(state.root())) {
             // A command could make one that is missing, and forge what stands in it.
             match state.make() {
                 // Where this user may not, a command may not either.
@@ -75,10 +85,10 @@ impl Places {
                 made => made.map_err(io::Error::other)?,
             }
         }
-        let mut secrets = secrets::known(&needed, environment);
+        let mut secrets = secrets::known(&places, environment);
         secrets.extend(hidden.iter().map(PathBuf::from));
         // A link that leads there now can be taken away by a command.
-        secrets.extend(secrets::led_to(&secrets, &needed).map_err(io::Error::other)?);
+        secrets.extend(secrets::led_to(&secrets, &places).map_err(io::Error::other)?);
         let mounts = mounts()?;
         // What is hidden by one path could be read by another.
         let by_every_path = |path: PathBuf| {
@@ -86,16 +96,9 @@ impl Places {
             [path].into_iter().chain(aliases)
         };
         let programs = programs.iter().filter_map(|it| it.canonicalize().ok());
-        Ok(Self {
-            workspace: Place::learn(workspace)?,
-            team_dir: team_dir.root().to_owned(),
-            temp: Place::learn(temp)?,
-            programs: programs.flat_map(by_every_path).collect(),
-            secrets: secrets.into_iter().flat_map(by_every_path).collect(),
-            writable,
-            homes,
-            registers,
-        })
+        places.programs = programs.flat_map(by_every_path).collect();
+        places.secrets = secrets.into_iter().flat_map(by_every_path).collect();
+        Ok(places)
     }
 
     /// Says what a command may do now; none: all that the user may. `weak`: also where the layers do not keep all that a
@@ -128,14 +131,12 @@ impl Places {
 
     /// Looks at what lies where now.
     fn present(&self) -> Result<Present, String> {
-        let Self { homes, workspace, writable, .. } = self;
-        let needed = Needed { homes, workspace: &workspace.path, writable, territory: &[] };
-        let is_elsewhere = |tree: &LinkedTree| !needed.is_writable(&tree.own);
-        let git_files = [workspace].into_iter().chain(writable).map(|it| it.path.join(git::GIT));
+        let is_elsewhere = |tree: &LinkedTree| !self.is_writable(&tree.own);
+        let git_files = [&self.workspace].into_iter().chain(&self.writable).map(|it| it.path.join(git::GIT));
         Ok(Present {
-            secrets: secrets::present(&self.secrets, &needed)?,
+            secrets: secrets::present(&self.secrets, self)?,
             teams: self.present_teams()?,
-            linked: LinkedTree::find(&workspace.path).filter(is_elsewhere),
+            linked: LinkedTree::find(&self.workspace.path).filter(is_elsewhere),
             git_files: git_files.filter(|path| git::is_git_file(path)).collect(),
         })
     }
@@ -204,27 +205,21 @@ pub(crate) fn take_writable(named: &[String], team_dir: &Path) -> (Vec<Place>, V
     let (mut taken, mut lost) = (Vec::new(), Vec::new());
     for name in named {
         let path = Path::new(name);
-        let why = if !path.is_absolute() {
-            "it is not absolute".to_owned()
-        } else if path.starts_with(team_dir) {
-            "it lies in the team directory".to_owned()
-        } else {
-            match Place::learn(path).map_err(|error| (Errno::from_io_error(&error), error)) {
-                Ok(place) => {
-                    taken.push(place);
-                    continue;
-                }
-                Err((Some(Errno::NOENT), _)) => {
-                    tracing::warn!(
-                        "commands will not write {name}, which is allowed by name: it is not there"
-                    );
-                    continue;
-                }
-                Err((Some(Errno::LOOP), _)) => {
-                    "a symbolic link stands on the way to it, and none did when it was named".to_owned()
-                }
-                Err((_, error)) => error.to_string(),
+        let why = match Place::learn(path).map_err(|error| (Errno::from_io_error(&error), error)) {
+            _ if !path.is_absolute() => "it is not absolute".to_owned(),
+            _ if path.starts_with(team_dir) => "it lies in the team directory".to_owned(),
+            Ok(place) => {
+                taken.push(place);
+                continue;
             }
+            Err((Some(Errno::LOOP), _)) => {
+                "a symbolic link stands on the way to it, and none did when it was named".to_owned()
+            }
+            Err((Some(Errno::NOENT), _)) => {
+                tracing::warn!("commands will not write {name}, which is allowed by name: it is not there");
+                continue;
+            }
+            Err((_, error)) => error.to_string(),
         };
         tracing::warn!("commands will not write {name}, which is allowed by name: {why}");
         lost.push(format!("{name} ({why})"));

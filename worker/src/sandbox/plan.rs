@@ -20,6 +20,16 @@ pub(super) enum MountAccess {
     Nothing { for_git: bool },
 }
 
+impl MountAccess {
+    /// Returns the path of the machine that is mounted at a path.
+    pub(super) fn source<'a>(&'a self, path: &'a Path) -> &'a Path {
+        match self {
+            Self::Write { source } => source,
+            Self::Read | Self::Nothing { .. } => path,
+        }
+    }
+}
+
 /// The mounts of a command. All else is mounted read-only.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct MountPlan(BTreeMap<PathBuf, MountAccess>);

@@ -111,7 +111,9 @@ impl Policy {
             let programs = places.programs.iter().filter(|it| is_within(it, &writable));
             protected.extend(programs.map(|it| Protected { path: it.clone(), if_missing: Missing::Leave }));
         }
-        let mut hidden = hidden(secrets, &teams);
+        let secrets = secrets.into_iter().map(|path| Hidden { path, is_of_team: false });
+        let teams = teams.into_iter().map(|path| Hidden { path, is_of_team: true });
+        let mut hidden: Vec<_> = secrets.chain(teams).collect();
         let mut temp = Writable::new(places.temp.clone());
         if layers.namespaces != Namespaces::None && !needs_tmp(places, &writable) {
             // The command has another `/tmp`.
@@ -146,22 +148,14 @@ impl Policy {
 
     /// Says why the layers cannot confine the command as promised; none if they can. `programs` are those of the team.
     pub(crate) fn weakness(&self, programs: &[PathBuf]) -> Option<String> {
-        let reachable = || self.hidden.iter().map(|it| &it.path).find(|path| self.is_writable(path));
-        let exposed = || {
-            let path = reachable().filter(|_| !self.has_mounts())?.display();
-            Some(format!(
-                "{path} is hidden from commands, but lies in what it may write: it takes namespaces to part them"
-            ))
-        };
-        let replaceable = || {
-            let program = programs.iter().find(|it| self.is_writable(it)).filter(|_| !self.has_mounts())?;
-            Some(format!(
-                "{} is a program of the team, but lies in what it may write: it takes namespaces to protect it, so \
-                 install the programs elsewhere",
-                program.display()
-            ))
-        };
-        exposed().or_else(|| self.layers.weakness(self.is_apart())).or_else(replaceable)
+        let hidden = self.hidden.iter().map(|it| (&it.path, "is hidden from commands"));
+        let programs = programs.iter().map(|it| (it, "is a program of the team"));
+        let mut parted_by_mounts = hidden.chain(programs).filter(|_| !self.has_mounts());
+        let reachable = parted_by_mounts.find(|(path, _)| self.is_writable(path)).map(|(path, what)| {
+            let path = path.display();
+            format!("{path} {what}, but lies in what it may write: it takes namespaces to part them")
+        });
+        reachable.or_else(|| self.layers.weakness(self.is_apart()))
     }
 
     /// Tells whether nothing that the command may write holds a team directory, or lies in one.
@@ -186,14 +180,6 @@ fn is_within(path: &Path, writable: &[Writable]) -> bool {
 
 fn is_below_any(path: &Path, above: &[PathBuf]) -> bool {
     above.iter().any(|it| path.starts_with(it))
-}
-
-/// What lies in a team directory is hidden with it.
-fn hidden(secrets: Vec<PathBuf>, teams: &[PathBuf]) -> Vec<Hidden> {
-    let is_topmost = |path: &PathBuf| !teams.iter().any(|team| path != team && path.starts_with(team));
-    let secrets = secrets.into_iter().map(|path| Hidden { path, is_of_team: false });
-    let teams = teams.iter().map(|path| Hidden { path: path.clone(), is_of_team: true });
-    secrets.chain(teams).filter(|it| is_topmost(&it.path)).collect()
 }
 
 /// Tells whether something that a command needs lies below `/tmp`: then that cannot be its own.
@@ -221,13 +207,11 @@ pub(crate) mod tests {
             workspace: place(workspace),
             team_dir: team_dir.into(),
             temp: place("/var/tmp/t"),
-            writable: Vec::new(),
             homes: vec!["/home/u".into()],
-            programs: Vec::new(),
             secrets: [".ssh", ".docker/config.json", ".config/git/credentials", ".local/share/keyrings"]
                 .map(|secret| Path::new("/home/u").join(secret))
                 .into(),
-            registers: Vec::new(),
+            ..Places::default()
         }
     }
 
@@ -388,7 +372,7 @@ pub(crate) mod tests {
         let all = ["/home/u/.local/state/teamd/web-1", "/home/u/.local/state/teamd", "/home/u/api/.team"];
         let present = Present { teams: all.map(PathBuf::from).to_vec(), ..Present::default() };
         let policy = Policy::of(&Sandbox::default(), Gate::Open, &places, present, LAYERS).unwrap();
-        assert_eq!(teams(&policy), all[1..], "what lies in another is hidden with it");
+        assert_eq!(teams(&policy), all);
         assert_eq!(writable(&policy), ["/home/u/web", "/home/u/.local"]);
     }
 

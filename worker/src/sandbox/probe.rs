@@ -18,7 +18,6 @@ use teamd_shared::sandbox::{Attack, Layers, Namespaces, Probe};
 use super::{Place, Places, Policy, TempDir, bubblewrap};
 use crate::args::ProbeArgs;
 use crate::shim::{self, Job, Order, Report};
-use crate::variables::Variables;
 
 mod attack;
 
@@ -32,29 +31,29 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Probes: the whole program behind the hidden subcommand.
 pub(crate) fn probe_main(args: &ProbeArgs) -> ExitCode {
-    let found = ProbeDirectory::make().and_then(|scratch| {
-        let (layers, missing) = scratch.layers();
-        let attacks = if args.attack { scratch.attack(layers)? } else { Vec::new() };
-        Ok(Probe { layers, missing, attacks })
-    });
-    let said = found.and_then(|probe| {
-        let mut line = serde_json::to_vec(&probe)?;
-        line.push(b'\n');
-        rustix::io::write(io::stdout(), &line)?;
-        Ok(())
-    });
-    match said {
+    match probe(args.attack) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
+            let at = std::env::temp_dir();
             // If that fails, the exit code is left.
             drop(writeln!(
                 io::stderr(),
                 "cannot make what it is to be tried with in {}: {error}",
-                std::env::temp_dir().display()
+                at.display()
             ));
             ExitCode::FAILURE
         }
     }
+}
+
+fn probe(attack: bool) -> io::Result<()> {
+    let scratch = ProbeDirectory::make()?;
+    let (layers, missing) = scratch.layers();
+    let attacks = if attack { scratch.attack(layers)? } else { Vec::new() };
+    let mut line = serde_json::to_vec(&Probe { layers, missing, attacks })?;
+    line.push(b'\n');
+    rustix::io::write(io::stdout(), &line)?;
+    Ok(())
 }
 
 /// Places that look like those of a team: a workspace with a team directory in it, and a home with a secret.
@@ -84,11 +83,9 @@ impl ProbeDirectory {
             workspace: Place::of_this_call(at("work")),
             team_dir: at("work/.team"),
             temp: Place::of_this_call(at("temp")),
-            writable: Vec::new(),
             homes: vec![at("home")],
-            programs: Vec::new(),
             secrets: vec![at("home/.ssh")],
-            registers: Vec::new(),
+            ..Places::default()
         };
         let pipe = File::options().read(true).write(true).open(at("home/pipe"))?;
         Ok(Self { places, _pipe: pipe, folder })
@@ -98,31 +95,29 @@ impl ProbeDirectory {
     fn layers(&self) -> (Layers, Vec<String>) {
         let allowed = std::env::var(LAYERS_VARIABLE).ok();
         let may = |layer: &str| allowed.as_ref().is_none_or(|list| list.split(',').any(|word| word == layer));
-        let mut missing: Vec<String> = ["namespaces", "bwrap", "landlock", "seccomp"]
-            .into_iter()
-            .filter(|layer| !may(layer))
-            .map(|layer| format!("{layer}: taken away by {LAYERS_VARIABLE}"))
-            .collect();
-        let none = Layers::default();
-        let landlock = if may("landlock") { super::landlock::version() } else { 0 };
-        let own = Layers { namespaces: Namespaces::Own, landlock, seccomp: may("seccomp") };
+        let landlock = super::landlock::version();
+        let all = Layers { namespaces: Namespaces::Own, landlock, seccomp: true };
         // The usual case takes one trial.
-        if may("namespaces") && own.landlock > 0 && own.seccomp && self.works(own).is_ok() {
-            return (own, missing);
+        if ["namespaces", "landlock", "seccomp"].into_iter().all(may)
+            && landlock > 0
+            && self.works(all).is_ok()
+        {
+            return (all, Vec::new());
         }
+        let (mut found, mut missing, none) = (Layers::default(), Vec::new(), Layers::default());
         let mut works = |name: &str, layers: Layers| {
-            may(name) && self.works(layers).map_err(|why| missing.push(format!("{name}: {why}"))).is_ok()
+            let tried =
+                if may(name) { self.works(layers) } else { Err(format!("taken away by {LAYERS_VARIABLE}")) };
+            tried.map_err(|why| missing.push(format!("{name}: {why}"))).is_ok()
         };
-        let namespaces = if works("namespaces", Layers { namespaces: Namespaces::Own, ..none }) {
-            Namespaces::Own
-        } else if works("bwrap", Layers { namespaces: Namespaces::Bubblewrap, ..none }) {
-            Namespaces::Bubblewrap
-        } else {
-            Namespaces::None
-        };
-        let landlock = if works("landlock", Layers { landlock, ..none }) { landlock } else { 0 };
-        let seccomp = works("seccomp", Layers { seccomp: true, ..none });
-        (Layers { namespaces, landlock, seccomp }, missing)
+        let makers = [("namespaces", Namespaces::Own), ("bwrap", Namespaces::Bubblewrap)];
+        let maker = makers.into_iter().find(|&(name, namespaces)| works(name, Layers { namespaces, ..none }));
+        found.namespaces = maker.map_or(Namespaces::None, |(_, namespaces)| namespaces);
+        if works("landlock", Layers { landlock, ..none }) {
+            found.landlock = landlock;
+        }
+        found.seccomp = works("seccomp", Layers { seccomp: true, ..none });
+        (found, missing)
     }
 
     fn works(&self, layers: Layers) -> Result<(), String> {
@@ -180,10 +175,8 @@ impl ProbeDirectory {
 /// Starts a shim and waits for its report, and for the output of the command.
 fn run_under_a_shim(policy: Policy, workspace: &Path, command: &str) -> io::Result<(Option<Report>, String)> {
     let (mut ours, theirs) = UnixStream::pair()?;
-    let variables = Variables::of(environment().variables());
-    let variables = variables.with("TMPDIR", policy.temp_inside().as_os_str());
     let order = Order { timeout: Some(PATIENCE), policy: Some(policy), ..Order::default() };
-    let job = Job::new(order, variables, workspace, command.as_ref())?;
+    let job = Job::new(order, &environment(), workspace, command.as_ref())?;
     let mut shim = job.program(shim::SUBCOMMAND)?;
     shim.stdin(Stdio::null()).stdout(OwnedFd::from(theirs)).stderr(Stdio::piped());
     let mut child = shim.spawn()?;

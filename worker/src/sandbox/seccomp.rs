@@ -4,77 +4,52 @@
 
 use std::collections::BTreeMap;
 
-use nix::libc;
+use nix::libc::{self, c_int, c_long};
+use seccompiler::SeccompCmpOp::{Eq, MaskedEq, Ne};
 use seccompiler::{
-    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
-    apply_filter, sock_filter,
+    BpfProgram, Error, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule, apply_filter, sock_filter,
 };
 
-/// System calls that are refused whatever their arguments: tracing, reading and borrowing from other processes, queues
-/// that no filter sees, mounts, keys, and what loads programs into the kernel.
-const REFUSED: [libc::c_long; 38] = [
-    libc::SYS_ptrace,
-    libc::SYS_process_vm_readv,
-    libc::SYS_process_vm_writev,
-    libc::SYS_process_madvise,
-    libc::SYS_pidfd_getfd,
-    libc::SYS_kcmp,
-    libc::SYS_io_uring_setup,
-    libc::SYS_io_uring_enter,
-    libc::SYS_io_uring_register,
-    libc::SYS_mount,
-    libc::SYS_umount2,
-    libc::SYS_pivot_root,
-    libc::SYS_chroot,
-    libc::SYS_setns,
-    libc::SYS_open_tree,
-    libc::SYS_move_mount,
-    libc::SYS_fsopen,
-    libc::SYS_fsconfig,
-    libc::SYS_fsmount,
-    libc::SYS_fspick,
-    libc::SYS_mount_setattr,
-    libc::SYS_open_by_handle_at,
-    libc::SYS_keyctl,
-    libc::SYS_add_key,
-    libc::SYS_request_key,
-    libc::SYS_bpf,
-    libc::SYS_userfaultfd,
-    libc::SYS_perf_event_open,
-    libc::SYS_kexec_load,
-    libc::SYS_init_module,
-    libc::SYS_finit_module,
-    libc::SYS_delete_module,
-    libc::SYS_reboot,
-    libc::SYS_swapon,
-    libc::SYS_swapoff,
-    libc::SYS_acct,
-    libc::SYS_syslog,
-    libc::SYS_quotactl,
+/// System calls that are refused whatever their arguments.
+const REFUSED: [&[c_long]; 10] = [
+    // Tracing, reading and borrowing from other processes.
+    &[libc::SYS_ptrace, libc::SYS_process_vm_readv, libc::SYS_process_vm_writev, libc::SYS_process_madvise],
+    &[libc::SYS_pidfd_getfd, libc::SYS_kcmp],
+    // Queues that no filter sees.
+    &[libc::SYS_io_uring_setup, libc::SYS_io_uring_enter, libc::SYS_io_uring_register],
+    // Mounts, and files by their number.
+    &[libc::SYS_mount, libc::SYS_umount2, libc::SYS_pivot_root, libc::SYS_chroot, libc::SYS_setns],
+    &[libc::SYS_open_tree, libc::SYS_move_mount, libc::SYS_mount_setattr, libc::SYS_open_by_handle_at],
+    &[libc::SYS_fsopen, libc::SYS_fsconfig, libc::SYS_fsmount, libc::SYS_fspick],
+    // Keys.
+    &[libc::SYS_keyctl, libc::SYS_add_key, libc::SYS_request_key],
+    // What loads programs into the kernel, or looks into it.
+    &[
+        libc::SYS_bpf,
+        libc::SYS_userfaultfd,
+        libc::SYS_perf_event_open,
+        libc::SYS_kexec_load,
+        libc::SYS_syslog,
+    ],
+    &[libc::SYS_init_module, libc::SYS_finit_module, libc::SYS_delete_module],
+    // The machine as a whole.
+    &[libc::SYS_reboot, libc::SYS_swapon, libc::SYS_swapoff, libc::SYS_acct, libc::SYS_quotactl],
 ];
 
 /// System calls that are refused where a command shares the queues and memory of the machine (`sysvipc(7)`,
 /// `mq_overview(7)`): what is made there outlives it, and what others have made can be taken away.
-const REFUSED_IF_SHARED: [libc::c_long; 13] = [
-    libc::SYS_shmget,
-    libc::SYS_shmat,
-    libc::SYS_shmctl,
-    libc::SYS_semget,
-    libc::SYS_semop,
-    libc::SYS_semtimedop,
-    libc::SYS_semctl,
-    libc::SYS_msgget,
-    libc::SYS_msgsnd,
-    libc::SYS_msgrcv,
-    libc::SYS_msgctl,
-    libc::SYS_mq_open,
-    libc::SYS_mq_unlink,
+const REFUSED_IF_SHARED: [&[c_long]; 4] = [
+    &[libc::SYS_shmget, libc::SYS_shmat, libc::SYS_shmctl],
+    &[libc::SYS_semget, libc::SYS_semop, libc::SYS_semtimedop, libc::SYS_semctl],
+    &[libc::SYS_msgget, libc::SYS_msgsnd, libc::SYS_msgrcv, libc::SYS_msgctl],
+    &[libc::SYS_mq_open, libc::SYS_mq_unlink],
 ];
 
 /// System calls that make a file or change its mode, with the argument that holds the mode. A program with the setuid or
 /// setgid bit runs as this user for each other account, and outside of every sandbox. `mkdir` is not among them: the kernel takes
 /// these bits away from the mode of a new directory, and a directory below one with the setgid bit inherits it.
-const OF_A_MODE: &[(libc::c_long, u8)] = &[
+const OF_A_MODE: &[(c_long, u8)] = &[
     (libc::SYS_fchmod, 1),
     (libc::SYS_fchmodat, 2),
     (SYS_FCHMODAT2, 2),
@@ -89,47 +64,28 @@ const OF_A_MODE: &[(libc::c_long, u8)] = &[
 
 /// System calls that open a file, with the argument that holds the flags. The mode stands in the next argument, and
 /// counts only where a flag says that a file is made.
-const OPENING: &[(libc::c_long, u8)] = &[
+const OPENING: &[(c_long, u8)] = &[
     (libc::SYS_openat, 2),
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_open, 1),
 ];
 
 /// The flags of `open(2)` that make a file. The second one is the bit of `O_TMPFILE` that no other flag has.
-const MAKES_A_FILE: [libc::c_int; 2] = [libc::O_CREAT, libc::O_TMPFILE & !libc::O_DIRECTORY];
+const MAKES_A_FILE: [c_int; 2] = [libc::O_CREAT, libc::O_TMPFILE & !libc::O_DIRECTORY];
 
 /// The bits of a mode with which a program runs as its owner, or as its group.
 const SET_ID: [libc::mode_t; 2] = [libc::S_ISUID, libc::S_ISGID];
 
 /// System calls that change the mode, the owner, the times or the attributes of a file. No rule of Landlock covers them.
-const OF_METADATA: &[libc::c_long] = &[
-    libc::SYS_fchmod,
-    libc::SYS_fchmodat,
-    SYS_FCHMODAT2,
-    libc::SYS_fchown,
-    libc::SYS_fchownat,
-    libc::SYS_utimensat,
-    libc::SYS_setxattr,
-    libc::SYS_lsetxattr,
-    libc::SYS_fsetxattr,
-    SYS_SETXATTRAT,
-    libc::SYS_removexattr,
-    libc::SYS_lremovexattr,
-    libc::SYS_fremovexattr,
-    SYS_REMOVEXATTRAT,
-    SYS_FILE_SETATTR,
+const OF_METADATA: &[&[c_long]] = &[
+    &[libc::SYS_fchmod, libc::SYS_fchmodat, SYS_FCHMODAT2, libc::SYS_fchown, libc::SYS_fchownat],
+    &[libc::SYS_utimensat, SYS_FILE_SETATTR],
+    &[libc::SYS_setxattr, libc::SYS_lsetxattr, libc::SYS_fsetxattr, SYS_SETXATTRAT],
+    &[libc::SYS_removexattr, libc::SYS_lremovexattr, libc::SYS_fremovexattr, SYS_REMOVEXATTRAT],
     #[cfg(target_arch = "x86_64")]
-    libc::SYS_chmod,
+    &[libc::SYS_chmod, libc::SYS_chown, libc::SYS_lchown],
     #[cfg(target_arch = "x86_64")]
-    libc::SYS_chown,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_lchown,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_utime,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_utimes,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_futimesat,
+    &[libc::SYS_utime, libc::SYS_utimes, libc::SYS_futimesat],
 ];
 
 /// The requests of `ioctl(2)` that do the same: `FS_IOC_SETFLAGS` and its form of 32 bits, `FS_IOC_FSSETXATTR`,
@@ -153,29 +109,26 @@ const OF_SUBVOLUMES: [u64; 7] =
     [0x5000_9401, 0x5000_940e, 0x5000_940f, 0x5000_9417, 0x5000_9418, 0x4008_941a, 0x5000_943f];
 
 /// Of Linux 6.6, 6.13 and 6.17; the numbers are the same on every architecture.
-const SYS_FCHMODAT2: libc::c_long = 452;
-const SYS_SETXATTRAT: libc::c_long = 463;
-const SYS_REMOVEXATTRAT: libc::c_long = 466;
-const SYS_FILE_SETATTR: libc::c_long = 469;
+const SYS_FCHMODAT2: c_long = 452;
+const SYS_SETXATTRAT: c_long = 463;
+const SYS_REMOVEXATTRAT: c_long = 466;
+const SYS_FILE_SETATTR: c_long = 469;
 
-/// System calls that set how the machine treats a process, with the argument that names it: itself is 0.
-const OF_A_PROCESS: [(libc::c_long, u8); 7] = [
+/// System calls that set how the machine treats a process, with the argument that names it: itself is 0. Some can be asked to
+/// mean all processes of a user, by this first argument: `PRIO_USER` (`setpriority(2)`), `IOPRIO_WHO_USER` (`ioprio_set(2)`).
+const OF_A_PROCESS: [(c_long, u8, Option<u64>); 7] = [
     // Its limits: one could end it.
-    (libc::SYS_prlimit64, 0),
-    (libc::SYS_sched_setaffinity, 0),
-    (libc::SYS_sched_setattr, 0),
-    (libc::SYS_sched_setparam, 0),
-    (libc::SYS_sched_setscheduler, 0),
-    (libc::SYS_setpriority, 1),
-    (libc::SYS_ioprio_set, 1),
+    (libc::SYS_prlimit64, 0, None),
+    (libc::SYS_sched_setaffinity, 0, None),
+    (libc::SYS_sched_setattr, 0, None),
+    (libc::SYS_sched_setparam, 0, None),
+    (libc::SYS_sched_setscheduler, 0, None),
+    (libc::SYS_setpriority, 1, Some(2)),
+    (libc::SYS_ioprio_set, 1, Some(3)),
 ];
 
-/// Those of them that can be asked to mean all processes of a user, with the first argument that asks for that:
-/// `PRIO_USER` (`setpriority(2)`) and `IOPRIO_WHO_USER` (`ioprio_set(2)`).
-const OF_A_USER: [(libc::c_long, u64); 2] = [(libc::SYS_setpriority, 2), (libc::SYS_ioprio_set, 3)];
-
 /// The flags of `clone(2)` and `unshare(2)` that make a namespace: in one of its own, a command has capabilities.
-const NEW_NAMESPACE: [libc::c_int; 8] = [
+const NEW_NAMESPACE: [c_int; 7] = [
     libc::CLONE_NEWNS,
     libc::CLONE_NEWCGROUP,
     libc::CLONE_NEWUTS,
@@ -183,11 +136,10 @@ const NEW_NAMESPACE: [libc::c_int; 8] = [
     libc::CLONE_NEWUSER,
     libc::CLONE_NEWPID,
     libc::CLONE_NEWNET,
-    CLONE_NEWTIME,
 ];
 
 /// For `unshare` alone: to `clone` these bits are the signal that tells of the end.
-const CLONE_NEWTIME: libc::c_int = 0x80;
+const CLONE_NEWTIME: c_int = 0x80;
 
 /// The terminal requests that type for the user.
 const TYPES_FOR_THE_USER: [u64; 2] = [0x5412, 0x541c];
@@ -219,72 +171,62 @@ pub(super) fn restrict(calls: Calls) -> Result<(), String> {
         apply_filter(&refusing(calls)?)?;
         apply_filter(&unknown())
     };
-    apply().map_err(|error: seccompiler::Error| error.to_string())
+    apply().map_err(|error: Error| error.to_string())
 }
 
 /// Refuses with EPERM. Another architecture's calls kill the process: their numbers mean something else.
-fn refusing(Calls { sockets, shared, metadata }: Calls) -> Result<BpfProgram, seccompiler::Error> {
-    let mut rules: BTreeMap<i64, Vec<SeccompRule>> = REFUSED.map(|call| (call, Vec::new())).into();
-    rules.extend(set_id()?);
-    if !metadata {
-        // A call without a rule is refused whatever its arguments.
-        rules.extend(OF_METADATA.iter().map(|&call| (call, Vec::new())));
-    }
-    // A rule without an exception refuses every family.
-    let families: &[libc::c_int] =
-        if sockets { &[libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK] } else { &[] };
-    let others = families.iter().map(|&family| condition(0, SeccompCmpOp::Ne, bits(family)));
-    let others = others.collect::<Result<Vec<_>, _>>()?;
-    rules.insert(
-        libc::SYS_socket,
-        if others.is_empty() { Vec::new() } else { vec![SeccompRule::new(others)?] },
-    );
+fn refusing(Calls { sockets, shared, metadata }: Calls) -> Result<BpfProgram, Error> {
+    let mut rules = set_id()?;
+    // A call without a rule is refused whatever its arguments.
+    let if_shared = REFUSED_IF_SHARED.iter().filter(|_| shared);
+    let of_metadata = OF_METADATA.iter().filter(|_| !metadata);
+    let refused = REFUSED.iter().chain(if_shared).chain(of_metadata).copied().flatten();
+    rules.extend(refused.map(|&call| (call, Vec::new())));
+    rules.insert(libc::SYS_socket, if sockets { vec![other_families()?] } else { Vec::new() });
     rules.insert(libc::SYS_socketpair, pairs()?);
-    for call in [libc::SYS_clone, libc::SYS_unshare] {
-        let flags =
-            NEW_NAMESPACE.into_iter().filter(|&flag| call == libc::SYS_unshare || flag != CLONE_NEWTIME);
-        let any = flags.map(|flag| rule(0, SeccompCmpOp::MaskedEq(bits(flag)), bits(flag)));
-        rules.insert(call, any.collect::<Result<_, _>>()?);
+    for (call, more) in [(libc::SYS_clone, None), (libc::SYS_unshare, Some(CLONE_NEWTIME))] {
+        let flags = NEW_NAMESPACE.into_iter().chain(more).map(bits);
+        rules.insert(call, flags.map(|flag| rule(0, MaskedEq(flag), flag)).collect::<Result<_, _>>()?);
     }
     let attributes = SETS_ATTRIBUTES.into_iter().filter(|_| !metadata);
     let requests = TYPES_FOR_THE_USER.into_iter().chain(OF_SUBVOLUMES).chain(attributes);
-    let requests = requests.map(|request| rule(1, SeccompCmpOp::Eq, request));
-    rules.insert(libc::SYS_ioctl, requests.collect::<Result<_, _>>()?);
-    let leases = LEASES.map(|command| rule(1, SeccompCmpOp::Eq, command));
+    rules.insert(libc::SYS_ioctl, requests.map(|request| rule(1, Eq, request)).collect::<Result<_, _>>()?);
+    let leases = LEASES.map(|command| rule(1, Eq, command));
     rules.insert(libc::SYS_fcntl, leases.into_iter().collect::<Result<_, _>>()?);
     // In a pid namespace of its own, a command names no other process but its own.
-    for (call, argument) in
-        OF_A_PROCESS.into_iter().filter(|(call, _)| shared || *call == libc::SYS_prlimit64)
-    {
-        let all = OF_A_USER.into_iter().filter(|(known, _)| *known == call);
-        let all = all.map(|(_, user)| rule(0, SeccompCmpOp::Eq, user));
-        let other = rule(argument, SeccompCmpOp::Ne, 0);
-        rules.insert(call, all.chain([other]).collect::<Result<_, _>>()?);
-    }
-    if shared {
-        rules.extend(REFUSED_IF_SHARED.map(|call| (call, Vec::new())));
+    let named = OF_A_PROCESS.into_iter().filter(|(call, ..)| shared || *call == libc::SYS_prlimit64);
+    for (call, argument, all_of_a_user) in named {
+        let all = all_of_a_user.map(|user| rule(0, Eq, user));
+        let any = all.into_iter().chain([rule(argument, Ne, 0)]);
+        rules.insert(call, any.collect::<Result<_, _>>()?);
     }
     let refuse = SeccompAction::Errno(libc::EPERM.unsigned_abs());
     let arch = std::env::consts::ARCH.try_into()?;
     Ok(SeccompFilter::new(rules, SeccompAction::Allow, refuse, arch)?.try_into()?)
 }
 
+/// Refuses sockets of all families but those of networks.
+fn other_families() -> Result<SeccompRule, Error> {
+    let networks = [libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
+    let others = networks.map(|family| condition(0, Ne, bits(family)));
+    Ok(SeccompRule::new(others.into_iter().collect::<Result<_, _>>()?)?)
+}
+
 /// Refuses every pair but connected ones of Unix sockets: a datagram that is sent by one of a pair may name another
 /// receiver, such as a service that listens at a path.
-fn pairs() -> Result<Vec<SeccompRule>, seccompiler::Error> {
+fn pairs() -> Result<Vec<SeccompRule>, Error> {
     // To a Unix socket, "raw" is another word for datagrams (`net/unix/af_unix.c`).
-    let kinds =
-        [libc::SOCK_DGRAM, libc::SOCK_RAW].map(|kind| rule(1, SeccompCmpOp::MaskedEq(KIND), bits(kind)));
-    let other = rule(0, SeccompCmpOp::Ne, bits(libc::AF_UNIX));
+    let kinds = [libc::SOCK_DGRAM, libc::SOCK_RAW].map(|kind| rule(1, MaskedEq(KIND), bits(kind)));
+    let other = rule(0, Ne, bits(libc::AF_UNIX));
     kinds.into_iter().chain([other]).collect()
 }
 
 /// Refuses each call that would make a setuid or setgid file.
-fn set_id() -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::Error> {
-    let has = |argument: u8, bit: u64| condition(argument, SeccompCmpOp::MaskedEq(bit), bit);
+fn set_id() -> Result<BTreeMap<i64, Vec<SeccompRule>>, Error> {
+    let has = |argument: u8, bit: u64| condition(argument, MaskedEq(bit), bit);
     let mut rules = BTreeMap::new();
     for &(call, mode) in OF_A_MODE {
-        let any = SET_ID.map(|bit| rule(mode, SeccompCmpOp::MaskedEq(bit.into()), bit.into()));
+        let any = SET_ID.map(|bit| rule(mode, MaskedEq(bit.into()), bit.into()));
         rules.insert(call, any.into_iter().collect::<Result<_, _>>()?);
     }
     for &(call, flags) in OPENING {
@@ -316,17 +258,17 @@ fn unknown() -> BpfProgram {
     ]
 }
 
-fn rule(argument: u8, is: SeccompCmpOp, value: u64) -> Result<SeccompRule, seccompiler::Error> {
+fn rule(argument: u8, is: SeccompCmpOp, value: u64) -> Result<SeccompRule, Error> {
     Ok(SeccompRule::new(vec![condition(argument, is, value)?])?)
 }
 
 /// The kernel looks at the lower half of these arguments only.
-fn condition(argument: u8, is: SeccompCmpOp, value: u64) -> Result<SeccompCondition, seccompiler::Error> {
+fn condition(argument: u8, is: SeccompCmpOp, value: u64) -> Result<SeccompCondition, Error> {
     Ok(SeccompCondition::new(argument, SeccompCmpArgLen::Dword, is, value)?)
 }
 
 /// Constants of the C library have a sign; none of these is negative.
-fn bits(constant: libc::c_int) -> u64 {
+fn bits(constant: c_int) -> u64 {
     u64::from(constant.unsigned_abs())
 }
 

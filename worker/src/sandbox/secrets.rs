@@ -11,7 +11,9 @@ use rustix::process::geteuid;
 use teamd_shared::environment::Environment;
 use teamd_shared::place::follow;
 
-use super::place::{Place, open_itself};
+use super::Places;
+use super::mount_table::join;
+use super::place::open_itself;
 
 /// Below a home directory, separated by blanks. A directory in which caches or programs lie as well is not among them, nor is a file
 /// without which its tool fails.
@@ -78,63 +80,48 @@ const OF_ROOT: &str = "/etc";
 /// Where no secret lies, whatever a variable says: `KUBECONFIG=/dev/null` means none.
 const OF_THE_KERNEL: [&str; 3] = ["/dev", "/proc", "/sys"];
 
-/// What commands need, or may change. All paths are absolute and without links.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Needed<'a> {
-    /// The home directories of the user.
-    pub(crate) homes: &'a [PathBuf],
-    /// The directory that commands work in.
-    pub(crate) workspace: &'a Path,
-    /// What else they may write.
-    pub(crate) writable: &'a [Place],
-    /// Where commands of the team may or once could write: a link there can be theirs.
-    pub(crate) territory: &'a [PathBuf],
-}
-
 /// Returns where the secrets of a user are by custom and by variables, whether they are there or not; for root also what
 /// others cannot read of the settings of the machine.
-pub(crate) fn known(needed: &Needed<'_>, environment: &Environment) -> Vec<PathBuf> {
+pub(crate) fn known(places: &Places, environment: &Environment) -> Vec<PathBuf> {
     let in_a_home = || IN_A_HOME.iter().flat_map(|group| group.split_whitespace());
-    let in_homes = needed.homes.iter().flat_map(|home| in_a_home().map(|secret| home.join(secret)));
-    let instead =
-        INSTEAD.split_whitespace().filter_map(|it| it.split_once('=')).flat_map(|(variable, folder)| {
-            let there = environment.path(variable);
-            let below = in_a_home().filter_map(move |secret| Path::new(secret).strip_prefix(folder).ok());
-            there.into_iter().flat_map(move |there| below.clone().map(move |rest| join(&there, rest)))
-        });
     // Also of a variable that no command gets: its name can say that it holds a key.
-    let at = AT.split_whitespace().filter_map(|variable| environment.path(variable));
-    let at = at.flat_map(|paths| std::env::split_paths(&paths).collect::<Vec<_>>());
-    let of_the_session = format!("/run/user/{}", geteuid().as_raw());
-    let of_the_session = environment.path("XDG_RUNTIME_DIR").into_iter().chain([of_the_session.into()]);
-    let named = instead.chain(at).chain(of_the_session.map(|folder| folder.join(IN_A_SESSION)));
-    let of_root = if geteuid().is_root() { kept_from_others(OF_ROOT.as_ref(), needed) } else { Vec::new() };
+    let mut named = Vec::new();
+    for (variable, folder) in INSTEAD.split_whitespace().filter_map(|it| it.split_once('=')) {
+        let there = environment.path(variable);
+        let below = in_a_home().filter_map(|secret| Path::new(secret).strip_prefix(folder).ok());
+        named.extend(there.iter().flat_map(|there| below.clone().map(|rest| join(there, rest))));
+    }
+    for paths in AT.split_whitespace().filter_map(|variable| environment.path(variable)) {
+        named.extend(std::env::split_paths(&paths));
+    }
+    let session = PathBuf::from(format!("/run/user/{}", geteuid().as_raw()));
+    let sessions = environment.path("XDG_RUNTIME_DIR").into_iter().chain([session]);
+    named.extend(sessions.map(|folder| folder.join(IN_A_SESSION)));
+    if geteuid().is_root() {
+        named.extend(kept_from_others(OF_ROOT.as_ref(), places));
+    }
     // What lies in the workspace by the user's own word is for the teammates that work there.
-    let of_the_work =
-        |path: &Path| path.starts_with(needed.workspace) && !needed.is_above_a_home(needed.workspace);
-    let named = named.chain(of_root).filter(|path| path.is_absolute() && !of_the_work(path));
-    let is_closed =
-        |path: &PathBuf, access| accessat(CWD, path, access, AtFlags::EACCESS) == Err(Errno::ACCESS);
+    let is_for_the_work = |path: &Path| {
+        path.starts_with(&places.workspace.path) && !places.is_above_a_home(&places.workspace.path)
+    };
+    named.retain(|path| path.is_absolute() && !is_for_the_work(path));
+    let may = |path: &Path, what| accessat(CWD, path, what, AtFlags::EACCESS) != Err(Errno::ACCESS);
     let of_the_machine = OF_THE_MACHINE.split_whitespace().map(PathBuf::from);
     let of_the_machine =
-        of_the_machine.filter(|path| !is_closed(path, Access::READ_OK) || !is_closed(path, Access::EXEC_OK));
+        of_the_machine.filter(|path| may(path, Access::READ_OK) || may(path, Access::EXEC_OK));
+    let in_homes = places.homes.iter().flat_map(|home| in_a_home().map(|secret| home.join(secret)));
     let mut all: Vec<_> = in_homes.chain(named).chain(of_the_machine).collect();
-    let of_the_kernel = |path: &Path| {
+    let is_of_the_kernel = |path: &Path| {
         !path.starts_with("/dev/shm") && OF_THE_KERNEL.iter().any(|kernel| path.starts_with(kernel))
     };
-    all.retain(|path| !needed.is_above(path) && !of_the_kernel(path));
+    all.retain(|path| !places.is_above(path) && !is_of_the_kernel(path));
     all.sort();
     all.dedup();
     all
 }
 
-/// Joins two paths, of which the second can be empty.
-fn join(folder: &Path, rest: &Path) -> PathBuf {
-    if rest.as_os_str().is_empty() { folder.to_owned() } else { folder.join(rest) }
-}
-
 /// Returns the files below a directory that others cannot read, and the directories that others cannot enter.
-fn kept_from_others(folder: &Path, needed: &Needed<'_>) -> Vec<PathBuf> {
+fn kept_from_others(folder: &Path, places: &Places) -> Vec<PathBuf> {
     let (mut kept, mut open) = (Vec::new(), vec![folder.to_owned()]);
     while let Some(folder) = open.pop() {
         let entries = fs::read_dir(&folder).and_then(|entries| entries.collect::<io::Result<Vec<_>>>());
@@ -146,7 +133,7 @@ fn kept_from_others(folder: &Path, needed: &Needed<'_>) -> Vec<PathBuf> {
         for entry in entries.into_iter().filter(|it| it.file_type().is_ok_and(|kind| !kind.is_symlink())) {
             let path = entry.path();
             match entry.metadata().map(|found| (found.file_type(), found.mode())) {
-                Ok((kind, mode)) if kind.is_dir() && (mode & 0o1 != 0 || needed.is_above(&path)) => {
+                Ok((kind, mode)) if kind.is_dir() && (mode & 0o1 != 0 || places.is_above(&path)) => {
                     open.push(path)
                 }
                 Ok((kind, _)) if kind.is_dir() => kept.push(path),
@@ -163,9 +150,9 @@ fn kept_from_others(folder: &Path, needed: &Needed<'_>) -> Vec<PathBuf> {
 ///
 /// # Errors
 /// What cannot be looked at. Fits behind "error: ".
-pub(crate) fn led_to(known: &[PathBuf], needed: &Needed<'_>) -> Result<Vec<PathBuf>, String> {
+pub(crate) fn led_to(known: &[PathBuf], places: &Places) -> Result<Vec<PathBuf>, String> {
     let links = known.iter().filter(|path| matches!(open_itself(path), Err(Errno::LOOP)));
-    let led_to: Result<Vec<_>, _> = links.map(|path| needed.led_to(path)).collect();
+    let led_to: Result<Vec<_>, _> = links.map(|path| places.led_to(path)).collect();
     Ok(led_to?.into_iter().flatten().collect())
 }
 
@@ -173,14 +160,14 @@ pub(crate) fn led_to(known: &[PathBuf], needed: &Needed<'_>) -> Result<Vec<PathB
 /// it, and could open it again. Follows no link: a command can have made one that is new.
 ///
 /// # Errors
-/// What the model is told, if that directory is needed.
-pub(crate) fn present(known: &[PathBuf], needed: &Needed<'_>) -> Result<Vec<PathBuf>, String> {
+/// What the model is told, if that directory is places.
+pub(crate) fn present(known: &[PathBuf], places: &Places) -> Result<Vec<PathBuf>, String> {
     let mut present = Vec::new();
     for path in known {
         match open_itself(path) {
             Ok((_, stat)) if holds_something(&stat) => present.push(path.clone()),
             Ok(_) | Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
-            Err(errno) => present.extend(needed.closed_above(path, errno)?),
+            Err(errno) => present.extend(places.closed_above(path, errno)?),
         }
     }
     present.sort();
@@ -194,7 +181,7 @@ fn holds_something(stat: &Stat) -> bool {
     !matches!(FileType::from_raw_mode(stat.st_mode), FileType::CharacterDevice | FileType::BlockDevice)
 }
 
-impl Needed<'_> {
+impl Places {
     /// Returns where a link leads, unless a command could have made it and may not write there: it would take from all
     /// teammates what they need.
     fn led_to(&self, path: &Path) -> Result<Option<PathBuf>, String> {
@@ -243,13 +230,15 @@ impl Needed<'_> {
         }
     }
 
-    pub(crate) fn is_writable(&self, path: &Path) -> bool {
-        path.starts_with(self.workspace) || self.writable.iter().any(|above| path.starts_with(&above.path))
+    /// Tells whether a command can be allowed to write what lies there.
+    pub(super) fn is_writable(&self, path: &Path) -> bool {
+        path.starts_with(&self.workspace.path)
+            || self.writable.iter().any(|above| path.starts_with(&above.path))
     }
 
     /// Tells whether something that is needed lies there, or below.
     fn is_above(&self, path: &Path) -> bool {
-        self.is_above_a_home(path) || self.workspace.starts_with(path)
+        self.is_above_a_home(path) || self.workspace.path.starts_with(path)
     }
 
     fn is_above_a_home(&self, path: &Path) -> bool {
@@ -260,6 +249,7 @@ impl Needed<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sandbox::Place;
     use std::os::unix::fs::symlink;
 
     fn near(all: Vec<PathBuf>, root: &Path) -> Vec<String> {
@@ -267,16 +257,17 @@ mod tests {
         near.collect()
     }
 
-    fn needed<'a>(homes: &'a [PathBuf], workspace: &'a Path) -> Needed<'a> {
-        Needed { homes, workspace, writable: &[], territory: &[] }
+    fn places(homes: &[PathBuf], workspace: &Path) -> Places {
+        let workspace = Place::of_this_call(workspace.to_owned());
+        Places { homes: homes.to_vec(), workspace, ..Places::default() }
     }
 
     fn found(root: &Path, workspace: &str) -> Vec<String> {
         let (homes, workspace) = ([root.join("home")], root.join(workspace));
-        let needed = needed(&homes, &workspace);
-        let mut known = known(&needed, &Environment::default());
-        known.extend(led_to(&known, &needed).unwrap());
-        near(present(&known, &needed).unwrap(), root)
+        let places = places(&homes, &workspace);
+        let mut known = known(&places, &Environment::default());
+        known.extend(led_to(&known, &places).unwrap());
+        near(present(&known, &places).unwrap(), root)
     }
 
     fn scratch() -> (tempfile::TempDir, PathBuf) {
@@ -310,11 +301,11 @@ mod tests {
         fs::create_dir(root.join("home/.cargo")).unwrap();
         symlink(root.join("system"), root.join("home/.cargo/credentials")).unwrap();
         let (homes, workspace, territory) =
-            ([root.join("home")], root.join("work"), [root.join("home/.cargo")]);
-        let alone = needed(&homes, &workspace);
+            ([root.join("home")], root.join("work"), vec![root.join("home/.cargo")]);
+        let alone = places(&homes, &workspace);
         let known = known(&alone, &Environment::default());
         assert_eq!(led_to(&known, &alone), Ok(vec![root.join("system")]));
-        assert_eq!(led_to(&known, &Needed { territory: &territory, ..alone }), Ok(Vec::new()));
+        assert_eq!(led_to(&known, &Places { territory, ..alone.clone() }), Ok(Vec::new()));
         // A new link is not followed at all.
         assert_eq!(present(&known, &alone).unwrap().iter().filter(|path| path.starts_with(&root)).count(), 0);
     }
@@ -324,7 +315,7 @@ mod tests {
         let mut environment = Environment::default();
         environment.set("KUBECONFIG", "/dev/null");
         environment.secrets.push((b"GOOGLE_APPLICATION_CREDENTIALS".to_vec(), b"/k/key.json".to_vec()));
-        let known = known(&needed(&[], Path::new("/work")), &environment);
+        let known = known(&places(&[], Path::new("/work")), &environment);
         assert!(!known.contains(&"/dev/null".into()) && known.contains(&"/k/key.json".into()));
     }
 
@@ -332,8 +323,8 @@ mod tests {
     fn a_directory_that_a_command_has_closed_is_hidden_as_a_whole() {
         let (_scratch, root) = scratch();
         let homes = [root.join("home")];
-        let needed = needed(&homes, &root);
-        let closed = |path: &str| needed.closed_above(&root.join(path), Errno::ACCESS);
+        let places = places(&homes, &root);
+        let closed = |path: &str| places.closed_above(&root.join(path), Errno::ACCESS);
         assert_eq!(closed("home/dot/missing/x"), Ok(Some(root.join("home/dot"))));
         assert!(closed("home/.ssh").unwrap_err().contains("which is secret"));
     }
@@ -368,7 +359,7 @@ mod tests {
         }
         symlink("key", root.join("open/link")).unwrap();
         let workspace = root.join("above/work");
-        let mut kept = near(kept_from_others(&root, &needed(&[], &workspace)), &root);
+        let mut kept = near(kept_from_others(&root, &places(&[], &workspace)), &root);
         kept.sort();
         // The directory above the workspace is needed, so it is looked into.
         assert_eq!(kept, ["above/key", "open/key", "passed/key", "shut"]);
@@ -407,7 +398,7 @@ mod tests {
             environment.set(name, value);
         }
         let homes = [root.join("home")];
-        let known = near(known(&needed(&homes, &root.join("work")), &environment), &root);
+        let known = near(known(&places(&homes, &root.join("work")), &environment), &root);
         let known: Vec<_> = known.iter().filter(|path| !path.starts_with("home/")).collect();
         let expected = [
             "a",

@@ -42,13 +42,9 @@ impl TempDir {
         let above = above.canonicalize()?;
         let begin = format!("teamd-{}-{id}-", geteuid());
         remove_leftovers(&above, &begin);
-        loop {
-            let path = above.join(format!("{begin}{}", Uuid::new_v4().simple()));
-            match fs::DirBuilder::new().mode(0o700).create(&path) {
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                other => return other.map(|()| Self { path }),
-            }
-        }
+        let path = above.join(format!("{begin}{}", Uuid::new_v4().simple()));
+        fs::DirBuilder::new().mode(0o700).create(&path)?;
+        Ok(Self { path })
     }
 
     /// Returns its path, absolute and without links.
@@ -74,14 +70,10 @@ fn remove_leftovers(above: &Path, begin: &str) {
         // Another name may begin like this one.
         let is_ours = random.is_some_and(|rest| rest.len() == 32 && Uuid::try_parse(rest).is_ok());
         // Only then is it looked at: there can be thousands beside it.
-        let is_left = || {
-            let found = entry.path().symlink_metadata();
-            found.is_ok_and(|found| found.is_dir() && found.uid() == geteuid().as_raw())
-        };
-        if !is_ours || !is_left() {
-            continue;
+        let is_left = |found: fs::Metadata| found.is_dir() && found.uid() == geteuid().as_raw();
+        if is_ours && entry.path().symlink_metadata().is_ok_and(is_left) {
+            remove_or_say(&entry.path(), until);
         }
-        remove_or_say(&entry.path(), until);
     }
 }
 
@@ -103,7 +95,6 @@ fn remove(path: &Path, until: Instant) -> io::Result<()> {
         Err(Errno::NOENT) => return Ok(()),
         other => other?,
     };
-    let mut moved = 0_u64;
     loop {
         let names = list(&top, until)?;
         if names.is_empty() {
@@ -118,7 +109,7 @@ fn remove(path: &Path, until: Instant) -> io::Result<()> {
                 if !unlink(&folder, &inner)? {
                     // A directory that its owner may not write cannot be moved.
                     drop(enter(&folder, &inner)?);
-                    move_up(&folder, &inner, &top, &mut moved)?;
+                    renameat(&folder, &inner, &top, Uuid::new_v4().to_string())?;
                 }
             }
         }
@@ -158,17 +149,6 @@ fn unlink(folder: &OwnedFd, name: &OsStr) -> rustix::io::Result<bool> {
     match unlinkat(folder, name, AtFlags::REMOVEDIR) {
         Err(Errno::NOTEMPTY | Errno::EXIST) => Ok(false),
         other => other.map(|()| true),
-    }
-}
-
-/// Gives a directory a name in another one that is free, or that of an empty directory.
-fn move_up(from: &OwnedFd, name: &OsStr, to: &OwnedFd, moved: &mut u64) -> rustix::io::Result<()> {
-    loop {
-        *moved += 1;
-        match renameat(from, name, to, format!("moved-{moved}")) {
-            Err(Errno::NOTEMPTY | Errno::EXIST | Errno::NOTDIR) => {}
-            other => return other,
-        }
     }
 }
 

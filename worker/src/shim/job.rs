@@ -14,6 +14,7 @@ use std::time::Duration;
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::FdFlags;
 use serde::{Deserialize, Serialize};
+use teamd_shared::environment::Environment;
 use teamd_shared::member::Bounds;
 
 use crate::sandbox::Policy;
@@ -24,8 +25,6 @@ use crate::variables::Variables;
 pub(crate) struct Order {
     /// How long it may take.
     pub(crate) timeout: Option<Duration>,
-    /// Whether its output goes to a log, which shall tell how it ended.
-    pub(crate) log: bool,
     /// What its processes may use.
     pub(crate) bounds: Bounds,
     /// What it may do; none: all that the user may.
@@ -45,16 +44,21 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    /// Makes a job.
+    /// Makes a job. Its variables are those of the environment, and where its temporary directory is.
     ///
     /// # Errors
     /// The system's error.
     pub(crate) fn new(
         order: Order,
-        variables: Variables,
+        environment: &Environment,
         workspace: &Path,
         command: &OsStr,
     ) -> io::Result<Self> {
+        let variables = Variables::of(environment.variables());
+        let variables = match &order.policy {
+            Some(policy) => variables.with("TMPDIR", policy.temp_inside().as_os_str()),
+            None => variables,
+        };
         let mut file = File::from(memfd_create("order", MemfdFlags::CLOEXEC)?);
         let mut line = serde_json::to_vec(&order)?;
         line.push(b'\n');
@@ -131,12 +135,13 @@ mod tests {
 
     #[test]
     fn a_job_is_taken_as_it_was_given() {
-        let order = Order { timeout: Some(Duration::from_millis(250)), log: true, ..Order::default() };
-        let variables = Variables::of([("A".into(), "x\ny".into())].into_iter());
-        let job = Job::new(order.clone(), variables.clone(), Path::new("/w"), "--log".as_ref()).unwrap();
+        let order = Order { timeout: Some(Duration::from_millis(250)), ..Order::default() };
+        let environment =
+            Environment { variables: vec![(b"A".to_vec(), b"x\ny".to_vec())], ..Environment::default() };
+        let job = Job::new(order.clone(), &environment, Path::new("/w"), "--log".as_ref()).unwrap();
         for _ in 0..2 {
             let taken = taken(&["shim", &job.descriptor().to_string(), "/w", "--log"]).unwrap();
-            assert_eq!((taken.order, taken.variables), (order.clone(), variables.clone()));
+            assert_eq!((taken.order, taken.variables), (order.clone(), job.variables.clone()));
             assert_eq!((taken.workspace, taken.command), (job.workspace.clone(), job.command.clone()));
         }
     }
@@ -146,7 +151,7 @@ mod tests {
         let hidden = |number| Hidden { path: format!("/home/u/private/{number}").into(), is_of_team: false };
         let policy = Policy { hidden: (0..10_000).map(hidden).collect(), ..plain_policy() };
         let order = Order { policy: Some(policy), ..Order::default() };
-        let job = Job::new(order.clone(), Variables::default(), Path::new("/w"), "ls".as_ref()).unwrap();
+        let job = Job::new(order.clone(), &Environment::default(), Path::new("/w"), "ls".as_ref()).unwrap();
         assert!(job.file.metadata().unwrap().len() > 128 << 10);
         assert_eq!(taken(&["init", &job.descriptor().to_string(), "/w", "ls"]).unwrap().order, order);
     }

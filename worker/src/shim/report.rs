@@ -1,7 +1,9 @@
-//! What a shim tells its worker when nothing of the command is left.
+//! What a shim tells its worker when nothing of the command is left, and a sandbox init its shim when `bash` has ended.
 
-use std::io;
+use std::io::{self, PipeReader, Read};
+use std::os::fd::AsFd;
 
+use rustix::process::WaitStatus;
 use serde::{Deserialize, Serialize};
 
 /// How a command ended. Code and signal are those of `bash`.
@@ -37,27 +39,44 @@ pub(crate) enum ExitCause {
     TooMany,
     /// It could not be started, or not be watched.
     Failed,
+    /// The shim was killed, by the command or by the worker: the worker has ended the command.
+    ShimLost,
 }
 
 impl Report {
-    pub(super) fn new(cause: ExitCause) -> Self {
+    /// Makes the report of a command that has no code and no signal.
+    pub(crate) fn new(cause: ExitCause) -> Self {
         Self { code: None, signal: None, cause, error: None, notes: Vec::new() }
     }
 
-    pub(super) fn failed(error: String) -> Self {
+    /// Makes the report of a command that could not be started, or not be watched.
+    pub(crate) fn failed(error: String) -> Self {
         Self { error: Some(error), ..Self::new(ExitCause::Failed) }
     }
 
-    /// Sends it over standard output, as one line.
-    pub(super) fn send(&self) -> io::Result<()> {
+    /// Makes the report of a command that ended by itself.
+    pub(crate) fn exited(status: Option<WaitStatus>) -> Self {
+        let code = status.and_then(WaitStatus::exit_status);
+        Self { code, signal: status.and_then(WaitStatus::terminating_signal), ..Self::new(ExitCause::Exited) }
+    }
+
+    /// Reads what was sent; to be called when the sender has ended.
+    pub(super) fn read(mut from: PipeReader) -> Option<Self> {
+        let mut text = String::new();
+        from.read_to_string(&mut text).ok()?;
+        serde_json::from_str(&text).ok()
+    }
+
+    /// Sends it, as one line.
+    pub(crate) fn send(&self, to: impl AsFd) -> io::Result<()> {
         let mut line = serde_json::to_vec(self)?;
         line.push(b'\n');
-        rustix::io::write(io::stdout(), &line)?;
+        rustix::io::write(to, &line)?;
         Ok(())
     }
 
     /// Returns the last line of a log: how the command ended.
-    pub(super) fn as_log_line(&self) -> String {
+    pub(crate) fn as_log_line(&self) -> String {
         match (self.cause, self.code, self.signal) {
             (ExitCause::Exited, Some(code), _) => format!("[exit code {code}]"),
             (ExitCause::Exited, _, Some(signal)) => format!("[ended by signal {signal}]"),

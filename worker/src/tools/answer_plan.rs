@@ -12,10 +12,8 @@ use teamd_shared::id::RequestId;
 use teamd_shared::request::Status;
 use teamd_shared::team_dir::TeamDir;
 
-use super::input::Input;
 use super::orders::{refused, unexpected};
-use super::plan_approval::PlanApproval;
-use super::{Action, AfterCrash, TeamAction, Tools, team};
+use super::{Tools, team};
 use crate::agent::connection::Unanswered;
 use crate::agent::session::Session;
 
@@ -38,23 +36,12 @@ pub(crate) struct AnswerPlan {
     pub(crate) feedback: String,
 }
 
-impl Input for AnswerPlan {
-    const NAME: &'static str = PlanApproval::NAME;
-    const SUBJECT: &'static str = "request_id";
-    // The daemon takes a second answer for the first.
-    const AFTER_CRASH: AfterCrash = AfterCrash::RunAgain;
-
-    fn action(self) -> Action {
-        Action::Team(TeamAction::AnswerPlan(self))
-    }
-}
-
 impl<T: Tools> Session<T> {
     /// Answers a plan, or lets a person answer it who sees what the lead agent recommends.
     pub(super) async fn answer_plan(&mut self, input: AnswerPlan) -> Result<String, String> {
         let AnswerPlan { request_id, approve, feedback } = input;
         let answer = Command::Answer { request_id: request_id.clone(), approve, feedback };
-        let done = match self.dispatcher.ask(answer).await {
+        match self.dispatcher.ask(answer).await {
             Ok(Err(Unanswered::Refused(refusal))) if refusal.code == RefusalCode::Rejected => {
                 if team::has_chat(self.outbox.dir()) {
                     return self.await_person(&request_id).await;
@@ -67,13 +54,11 @@ impl<T: Tools> Session<T> {
             }
             answered => self.done(answered)?,
         };
-        match done {
-            Done::Answered { .. } if approve => Ok("approved: the gate of its author is open".to_owned()),
-            Done::Answered { .. } => {
-                Ok("rejected: its author has your feedback, and its gate stays closed".to_owned())
-            }
-            other => Err(unexpected(&other)),
-        }
+        let told = match approve {
+            true => "approved: the gate of its author is open",
+            false => "rejected: its author has your feedback, and its gate stays closed",
+        };
+        Ok(told.to_owned())
     }
 
     /// Waits until the person has answered at the chat, which shows the plan and the recommendation.

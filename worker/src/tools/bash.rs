@@ -6,6 +6,7 @@ mod background;
 mod log;
 mod shim_handle;
 
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
@@ -15,17 +16,16 @@ use serde::{Deserialize, Deserializer};
 use teamd_shared::member::Bounds;
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
-use tokio::time::{Instant, sleep_until};
 
-use super::input::{self, Input};
+use super::input;
 use super::output::Output;
-use super::{Action, LocalAction, Outcome};
+use super::{Outcome, ToolboxConfig};
 use crate::bounds;
 use crate::sandbox::Policy;
-use crate::shim::{ExitCause, Report};
+use crate::shim::{ExitCause, Job, Order, Report};
 pub(super) use background::Background;
-use shim_handle::{Ended, ShimHandle};
-pub(super) use shim_handle::{Surroundings, sweep_orphans};
+use shim_handle::ShimHandle;
+pub(super) use shim_handle::sweep_orphans;
 
 /// Seconds that a command may take unless its call says otherwise.
 const DEFAULT_TIMEOUT: f64 = 120.0;
@@ -35,9 +35,6 @@ const MAX_TIMEOUT: f64 = 3600.0;
 
 /// The longest command that the kernel takes as one argument, in bytes (`MAX_ARG_STRLEN`, less the final NUL).
 const MAX_COMMAND: usize = (128 << 10) - 1;
-
-/// How long a shim may take to end a command before it is killed, and the worker does it in its place.
-const GRACE: Duration = Duration::from_secs(5);
 
 /// How much is read at once, in bytes: as much as a pipe holds.
 const PIECE: usize = 64 << 10;
@@ -64,33 +61,43 @@ pub(crate) struct Bash {
     pub(crate) run_in_background: bool,
 }
 
-impl Input for Bash {
-    const NAME: &'static str = "bash";
-    const SUBJECT: &'static str = "command";
-
-    fn action(self) -> Action {
-        Action::Local(LocalAction::Bash(self))
-    }
-}
-
 fn timeout<'de, D: Deserializer<'de>>(input: D) -> Result<Option<f64>, D::Error> {
     let fits = |seconds: &f64| *seconds > 0.0 && *seconds <= MAX_TIMEOUT;
     input::checked(input, fits, format_args!("above 0 and at most {MAX_TIMEOUT} seconds")).map(Some)
 }
 
-/// A command as its call has it.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct CommandCall<'a> {
-    pub(super) command: &'a str,
-    /// Seconds.
-    pub(super) timeout: Option<f64>,
-    /// What it may do; none: all that the user may.
-    pub(super) policy: Option<&'a Policy>,
+impl Bash {
+    /// Makes the job of a shim. Without a policy the command may do all that the user may.
+    ///
+    /// # Errors
+    /// A text for the model.
+    pub(super) fn job(&self, config: &ToolboxConfig, policy: Option<Policy>) -> Result<Job, String> {
+        let Self { command, timeout, run_in_background } = self;
+        if command.len() > MAX_COMMAND {
+            return Err(format!(
+                "the command has {} bytes, the limit is {MAX_COMMAND}: write it to a file, and run that",
+                command.len()
+            ));
+        }
+        let timeout =
+            timeout.or((!run_in_background).then_some(DEFAULT_TIMEOUT)).map(Duration::from_secs_f64);
+        let order = Order { timeout, bounds: config.bounds, policy };
+        // The shim would say it later, and less well.
+        let job = config
+            .workspace
+            .metadata()
+            .and_then(|_| Job::new(order, &config.environment, &config.workspace, command.as_ref()));
+        job.map_err(|error| cannot_start(config, &error))
+    }
+}
+
+pub(super) fn cannot_start(config: &ToolboxConfig, error: &io::Error) -> String {
+    format!("cannot start a command in {}: {error}", config.workspace.display())
 }
 
 /// A command in the foreground.
 #[derive(Debug)]
-pub(super) struct Foreground {
+pub(crate) struct Foreground {
     shim: ShimHandle,
     pipe: pipe::Receiver,
     /// Whether the pipe may hold more.
@@ -99,44 +106,36 @@ pub(super) struct Foreground {
     output: Output,
     timeout: Duration,
     bounds: Bounds,
-    /// When the shim must have ended the command: it can be stopped or hindered, and the worker cannot.
-    deadline: Instant,
-    /// Whether the shim was asked to end the command, and must be killed next.
-    asked: bool,
     /// Why the command was cancelled, if it was.
     cancelled: Option<String>,
+    /// What stands before the output.
+    pub(super) note: String,
 }
 
 impl Foreground {
     /// Starts a command.
-    pub(super) fn start(surroundings: &Surroundings, job: CommandCall<'_>) -> Result<Self, String> {
-        check_length(job.command)?;
-        let seconds = job.timeout.unwrap_or(DEFAULT_TIMEOUT);
-        let (job, timeout) =
-            (CommandCall { timeout: Some(seconds), ..job }, Duration::from_secs_f64(seconds));
-        let start = || {
-            let (reader, writer) = io::pipe()?;
-            let pipe = pipe::Receiver::from_owned_fd(OwnedFd::from(reader))?;
-            Ok((ShimHandle::start(surroundings, job, writer.into(), false)?, pipe))
-        };
-        let (shim, pipe) = start().map_err(|error| cannot_start(surroundings, &error))?;
+    ///
+    /// # Errors
+    /// The system's error.
+    pub(super) fn start(job: &Job, liveness_lock: &File) -> io::Result<Self> {
+        let (reader, writer) = io::pipe()?;
+        let pipe = pipe::Receiver::from_owned_fd(OwnedFd::from(reader))?;
         Ok(Self {
-            shim,
+            shim: ShimHandle::start(job, liveness_lock, writer.into())?,
             pipe,
             open: true,
             piece: vec![0; PIECE],
             output: Output::default(),
-            timeout,
-            bounds: surroundings.bounds,
-            deadline: Instant::now() + timeout + GRACE,
-            asked: false,
+            timeout: job.order.timeout.unwrap_or_default(),
+            bounds: job.order.bounds,
             cancelled: None,
+            note: String::new(),
         })
     }
 
     /// Waits for the end of the command. May be dropped and called again, until it has returned.
     pub(super) async fn finish(&mut self) -> Outcome {
-        let ended = loop {
+        let report = loop {
             tokio::select! {
                 read = self.pipe.read(&mut self.piece), if self.open => match read {
                     Ok(0) | Err(_) => self.open = false,
@@ -147,29 +146,18 @@ impl Foreground {
                         tokio::task::yield_now().await;
                     }
                 },
-                ended = self.shim.ended() => break ended,
-                () = sleep_until(self.deadline) => self.escalate(),
+                report = self.shim.ended() => break report,
             }
         };
         self.read_the_rest();
-        self.outcome(ended)
+        self.outcome(&report)
     }
 
     /// Ends the command and all that it started; returns when that is gone.
     pub(super) async fn cancel(mut self, why: &str) -> Outcome {
         self.cancelled = Some(why.to_owned());
-        self.escalate();
+        self.shim.end();
         self.finish().await
-    }
-
-    fn escalate(&mut self) {
-        if self.asked {
-            self.shim.kill();
-        } else {
-            self.shim.end();
-        }
-        self.asked = true;
-        self.deadline = Instant::now() + GRACE;
     }
 
     /// Reads what is still in the pipe. All writers are gone, so it ends; but a pipe that was handed to a process elsewhere
@@ -190,60 +178,52 @@ impl Foreground {
         }
     }
 
-    fn outcome(&mut self, ended: Ended) -> Outcome {
-        let notes = log_notes(&ended);
-        let mut outcome = self.outcome_by_itself(ended);
-        notes.iter().for_each(|note| outcome.content.push_str(&format!("\n[{note}]")));
-        outcome
-    }
-
-    fn outcome_by_itself(&mut self, ended: Ended) -> Outcome {
+    fn outcome(&mut self, report: &Report) -> Outcome {
         let text = std::mem::take(&mut self.output).into_text();
-        let end = match (ended, self.cancelled.take()) {
-            (Ended::Reported(Report { error: Some(error), .. }), _) => Some(error),
-            (Ended::Reported(report @ Report { cause: ExitCause::Exited, .. }), _) => {
-                self.how_it_exited(&report, &text)
-            }
-            (Ended::Reported(Report { cause: ExitCause::TooMany, .. }), None) => Some(self.too_many()),
-            (Ended::Reported(Report { cause: ExitCause::TimedOut, .. }), None) => Some(self.timed_out()),
-            (_, None) if self.asked => Some(self.timed_out()),
-            (Ended::ShimLost, None) => Some("the shim of this command was killed".to_owned()),
-            (Ended::Reported(_), None) => Some("the shim of this command was told to end it".to_owned()),
-            (_, Some(why)) => Some(why),
-        };
         let text = text.trim_end_matches('\n');
-        match end {
-            None if text.trim().is_empty() => Outcome::ok("(no output)"),
-            None => Outcome::ok(text),
-            Some(end) if text.is_empty() => Outcome::error(format!("[{end}]")),
-            Some(end) => Outcome::error(format!("{text}\n[{end}]")),
+        let failure = self.failure(report, text);
+        let mut content = match &failure {
+            None if text.trim().is_empty() => "(no output)".to_owned(),
+            _ => text.to_owned(),
+        };
+        for note in failure.iter().chain(&report.notes) {
+            let line = if content.is_empty() { "" } else { "\n" };
+            content.push_str(&format!("{line}[{note}]"));
         }
+        content.insert_str(0, &self.note);
+        log_notes(report);
+        Outcome { content, is_error: failure.is_some() }
     }
 
-    /// Returns what is to be said of an end by itself, unless it was a good one.
-    fn how_it_exited(&self, report: &Report, output: &str) -> Option<String> {
-        let how = how_it_exited(report)?;
-        let reached = bounds::reached(&self.bounds, (report.code, report.signal), output);
-        Some(reached.map_or(how.clone(), |limit| format!("{how}; {limit}")))
-    }
-
-    fn too_many(&self) -> String {
-        let most = self.bounds.max_procs.unwrap_or_default();
-        format!(
-            "it had more than {most} processes at once, which is its limit; everything it had started was ended"
-        )
-    }
-
-    fn timed_out(&self) -> String {
-        format!("timed out after {} s; everything it had started was ended", self.timeout.as_secs_f64())
+    /// Returns how the command ended, unless that was a good end by itself.
+    fn failure(&self, report: &Report, output: &str) -> Option<String> {
+        let timed_out = || {
+            format!("timed out after {} s; everything it had started was ended", self.timeout.as_secs_f64())
+        };
+        match (report.cause, &report.error, &self.cancelled) {
+            (_, Some(error), _) => Some(error.clone()),
+            (ExitCause::Exited, ..) => {
+                let how = how_it_exited(report)?;
+                let reached = bounds::reached(&self.bounds, (report.code, report.signal), output);
+                Some(reached.map_or(how.clone(), |limit| format!("{how}; {limit}")))
+            }
+            (_, _, Some(why)) => Some(why.clone()),
+            (ExitCause::TooMany, ..) => Some(format!(
+                "it had more than {} processes at once, which is its limit; everything it had started was ended",
+                self.bounds.max_procs.unwrap_or_default()
+            )),
+            (ExitCause::TimedOut, ..) => Some(timed_out()),
+            _ if self.shim.is_asked() => Some(timed_out()),
+            (ExitCause::ShimLost, ..) => Some("the shim of this command was killed".to_owned()),
+            (ExitCause::Lifeline | ExitCause::Signalled | ExitCause::Failed, ..) => {
+                Some("the shim of this command was told to end it".to_owned())
+            }
+        }
     }
 }
 
-/// Logs the notes of a shim, and returns them.
-fn log_notes(ended: &Ended) -> Vec<String> {
-    let Ended::Reported(Report { notes, .. }) = ended else { return Vec::new() };
-    notes.iter().for_each(|note| tracing::warn!("after a command: {note}"));
-    notes.clone()
+fn log_notes(report: &Report) {
+    report.notes.iter().for_each(|note| tracing::warn!("after a command: {note}"));
 }
 
 /// Returns what is to be said of an end by itself, unless it was a good one.
@@ -254,20 +234,6 @@ fn how_it_exited(report: &Report) -> Option<String> {
         (None, Some(signal)) => Some(format!("ended by signal {signal}")),
         (None, None) => Some("ended, and how is not known".to_owned()),
     }
-}
-
-fn check_length(command: &str) -> Result<(), String> {
-    let length = command.len();
-    if length <= MAX_COMMAND {
-        return Ok(());
-    }
-    Err(format!(
-        "the command has {length} bytes, the limit is {MAX_COMMAND}: write it to a file, and run that"
-    ))
-}
-
-fn cannot_start(surroundings: &Surroundings, error: &io::Error) -> String {
-    format!("cannot start a command in {}: {error}", surroundings.workspace.display())
 }
 
 #[cfg(test)]

@@ -3,8 +3,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::input::{Input, not_blank};
-use super::{Action, AfterCrash, TeamAction};
+use super::input::not_blank;
 
 /// Sends one message to every teammate that runs. Use `send_message` where one is meant.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
@@ -12,14 +11,5 @@ use super::{Action, AfterCrash, TeamAction};
 pub(crate) struct Broadcast {
     /// The text.
     #[serde(deserialize_with = "not_blank")]
-    content: String,
-}
-
-impl Input for Broadcast {
-    const NAME: &'static str = "broadcast";
-    const AFTER_CRASH: AfterCrash = AfterCrash::RunAgainWithIds;
-
-    fn action(self) -> Action {
-        Action::Team(TeamAction::Broadcast(self.content))
-    }
+    pub(super) content: String,
 }

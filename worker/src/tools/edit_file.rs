@@ -5,9 +5,8 @@ use std::io::Read;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::input::{self, Input};
+use super::input;
 use super::workspace::{Purpose, Workspace, not_text, size};
-use super::{Action, LocalAction};
 
 /// The largest file that is edited, in bytes.
 const MAX_EDIT: u64 = 16 << 20;
@@ -24,15 +23,6 @@ pub(crate) struct EditFile {
     pub(crate) old_text: String,
     /// The text that takes its place; empty to delete.
     pub(crate) new_text: String,
-}
-
-impl Input for EditFile {
-    const NAME: &'static str = "edit_file";
-    const SUBJECT: &'static str = "path";
-
-    fn action(self) -> Action {
-        Action::Local(LocalAction::EditFile(self))
-    }
 }
 
 impl Workspace {

@@ -10,48 +10,37 @@ use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, Error, IntoDese
 use serde_json::{Map, Value, json, map};
 use teamd_shared::visible::is_hidden;
 
-use super::{Action, AfterCrash, Call};
 use crate::model::prompt;
 
 /// The longest description of an activity, in characters.
 const MAX_ACTIVITY: usize = 60;
 
-/// The input of one tool. A model reads the comment of the type as what the tool does and when to use it, and the comments
-/// of the fields.
-pub(crate) trait Input: DeserializeOwned + JsonSchema {
-    /// The name of the tool.
-    const NAME: &'static str;
-    /// The field that says what a call is about, for the people who look on.
-    const SUBJECT: &'static str = "";
-    /// What becomes of a call that a crash interrupted.
-    const AFTER_CRASH: AfterCrash = AfterCrash::Interrupted;
-
-    /// Returns what is to be done.
-    fn action(self) -> Action;
-}
-
-/// Reads a call.
+/// Reads a call of a tool. `subject`: the field that says what a call is about, for the people who look on.
 ///
 /// # Errors
 /// A text for the model: which field is wrong, and what belongs there.
-pub(super) fn parse<T: Input>(input: &Value) -> Result<Call, String> {
+pub(super) fn parse<T: DeserializeOwned>(
+    tool: &str,
+    subject: &str,
+    input: &Value,
+) -> Result<(String, T), String> {
     let mut fields = match input {
         Value::Object(fields) => fields.clone(),
         // Some models say nothing where a tool needs nothing.
         Value::Null => Map::new(),
-        Value::String(text) => return Err(format!("{}: {}", T::NAME, unreadable(text))),
-        _ => return Err(format!("{}: the input must be a JSON object", T::NAME)),
+        Value::String(text) => return Err(format!("{tool}: {}", unreadable(text))),
+        _ => return Err(format!("{tool}: the input must be a JSON object")),
     };
     fields.retain(|_, value| !value.is_null());
-    let activity = activity(T::NAME, fields.get(T::SUBJECT));
+    let activity = activity(tool, fields.get(subject));
     let fields = Fields { rest: fields.into_iter(), next: None };
     let input = T::deserialize(MapAccessDeserializer::new(fields));
-    let input = input.map_err(|error| format!("{}: {error}", T::NAME))?;
-    Ok(Call { activity, action: input.action() })
+    Ok((activity, input.map_err(|error| format!("{tool}: {error}"))?))
 }
 
-/// Describes a tool to a model, without the keywords of its schema that tell a model nothing: each costs tokens in every call.
-pub(super) fn describe<T: Input>() -> prompt::Tool {
+/// Describes a tool to a model: what the tool does and when to use it is the comment of its type, and each field has its own.
+/// The keywords of a schema that tell a model nothing are left out, since each costs tokens in every call.
+pub(super) fn describe<T: JsonSchema>(name: &'static str) -> prompt::Tool {
     let mut settings = SchemaSettings::draft2020_12();
     settings.inline_subschemas = true;
     let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
@@ -72,7 +61,7 @@ pub(super) fn describe<T: Input>() -> prompt::Tool {
         required => required,
     };
     let input = json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false});
-    prompt::Tool { name: T::NAME, description, input }
+    prompt::Tool { name, description, input }
 }
 
 /// Describes a call in a few words, on one line, at most 60 characters; control characters are shown.

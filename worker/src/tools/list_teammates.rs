@@ -1,7 +1,5 @@
 //! `list_teammates`: the team as the files show it.
 
-use std::fmt::Write as _;
-
 use schemars::JsonSchema;
 use serde::Deserialize;
 use teamd_shared::config::{Roster, RosterMember};
@@ -12,8 +10,7 @@ use teamd_shared::name::Name;
 use teamd_shared::request::{Payload, Request};
 use teamd_shared::team_dir::TeamDir;
 
-use super::input::Input;
-use super::{Action, AfterCrash, TeamAction, team};
+use super::team;
 
 /// Shows who is on the team: name, role, status, gate, what each does, and the plans and shutdowns that are
 /// pending. Reads only. There is no need to call it in order to wait.
@@ -21,18 +18,9 @@ use super::{Action, AfterCrash, TeamAction, team};
 #[serde(deny_unknown_fields)]
 pub(crate) struct ListTeammates {}
 
-impl Input for ListTeammates {
-    const NAME: &'static str = "list_teammates";
-    const AFTER_CRASH: AfterCrash = AfterCrash::RunAgain;
-
-    fn action(self) -> Action {
-        Action::Team(TeamAction::List)
-    }
-}
-
 /// Lists the teammates, what each does, and the requests that are pending.
 pub(super) fn list(dir: &TeamDir) -> Result<String, String> {
-    Ok(listed(&team::roster(dir)?, &team::state(dir)?))
+    Ok(listed(&team::roster(Roster::load(dir))?, &team::state(dir)?))
 }
 
 fn listed(roster: &Roster, team: &Team) -> String {
@@ -49,23 +37,14 @@ fn listed(roster: &Roster, team: &Team) -> String {
 }
 
 fn line(member: &RosterMember) -> String {
-    let mut line = member.name.to_string();
-    let mut add = |text: std::fmt::Arguments<'_>| {
-        // Writing to a string cannot fail.
-        let _infallible = line.write_fmt(text);
-    };
-    if !member.role.is_empty() {
-        add(format_args!(" ({})", member.role));
+    let RosterMember { name, role, status, activity, gate, .. } = member;
+    let role = if role.is_empty() { String::new() } else { format!(" ({role})") };
+    let mut line = format!("{name}{role}: {}", status.as_str());
+    if !status.is_ended() && !activity.is_empty() {
+        line.push_str(&format!(", {activity}"));
     }
-    add(format_args!(": {}", member.status.as_str()));
-    if member.status.is_ended() {
-        return line;
-    }
-    if !member.activity.is_empty() {
-        add(format_args!(", {}", member.activity));
-    }
-    if member.gate == Gate::Closed {
-        add(format_args!(", gate closed"));
+    if !status.is_ended() && *gate == Gate::Closed {
+        line.push_str(", gate closed");
     }
     line
 }

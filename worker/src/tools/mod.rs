@@ -90,10 +90,8 @@ pub(crate) enum LocalAction {
 /// What is done about the team.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum TeamAction {
-    /// Sends a message to another member.
+    /// Sends a message to another member, or to every one that runs.
     SendMessage(SendMessage),
-    /// Sends a message to every other member that runs.
-    Broadcast(String),
     /// Shows the team.
     List,
     /// Shows where a request stands.
@@ -106,6 +104,18 @@ pub(crate) enum TeamAction {
     RequestPlan(RequestPlan),
     /// Answers a plan, or says what the lead agent would answer.
     AnswerPlan(AnswerPlan),
+}
+
+impl From<LocalAction> for Action {
+    fn from(action: LocalAction) -> Self {
+        Self::Local(action)
+    }
+}
+
+impl From<TeamAction> for Action {
+    fn from(action: TeamAction) -> Self {
+        Self::Team(action)
+    }
 }
 
 impl LocalAction {
@@ -158,6 +168,8 @@ pub(crate) trait Tools: std::fmt::Debug {
     type Running: Runs;
     /// Starts a call. Must be called within the runtime.
     fn start(&mut self, action: LocalAction, gate: Gate) -> Self::Running;
+    /// Removes what an earlier incarnation has left that was killed in this call.
+    fn clear_up(&self, _broken_off: &LocalAction) {}
     /// Tells whether a command runs in the background.
     fn has_background(&mut self) -> bool;
     /// Ends the commands in the background and all that they started; returns when that is gone.

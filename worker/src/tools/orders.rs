@@ -4,7 +4,7 @@
 use teamd_shared::control::{Command, Done, Refusal};
 use uuid::Uuid;
 
-use super::send_message::{Letter, broadcast, send_message};
+use super::send_message::{Letter, SendMessage, send_message};
 use super::{Outcome, TeamAction, Tools, list_teammates, request_status};
 use crate::agent::connection::{Reply, Unanswered};
 use crate::agent::session::Session;
@@ -18,14 +18,10 @@ impl<T: Tools> Session<T> {
         message_id: Uuid,
         repeated: bool,
     ) -> Outcome {
-        let letter = |content| Letter { id: message_id, repeated, content };
         match action {
-            TeamAction::SendMessage(message) => {
-                let sending = send_message(&self.outbox, &message.to, letter(&message.content));
-                self.dispatcher.run_to_end(sending).await
-            }
-            TeamAction::Broadcast(content) => {
-                let sending = broadcast(&self.outbox, letter(&content));
+            TeamAction::SendMessage(SendMessage { to, content }) => {
+                let letter = Letter { id: message_id, repeated, content: &content };
+                let sending = send_message(&self.outbox, &to, letter);
                 self.dispatcher.run_to_end(sending).await
             }
             TeamAction::List => list_teammates::list(self.outbox.dir()),

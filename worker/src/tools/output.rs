@@ -8,92 +8,54 @@ pub(crate) const KEPT: usize = 50_000;
 /// How many of them are the tail.
 const HALF: usize = KEPT / 2;
 
-/// How long the buffer of the tail may grow before its front is cut off, in bytes.
-const TAIL_BYTES: usize = 8 * HALF;
+/// In how many bytes so many characters fit, whatever they are.
+const HALF_BYTES: usize = 4 * HALF;
 
-/// Takes in an output piece by piece, however the pieces cut its characters.
+/// Takes in an output piece by piece.
 #[derive(Debug, Default)]
 pub(crate) struct Output {
-    /// The bytes of a character whose end has not come yet: at most three.
-    unfinished: Vec<u8>,
-    head: String,
-    head_chars: usize,
-    /// The latest text behind the head: at least the last [`HALF`] characters of it.
-    tail: String,
-    /// Characters behind the head, the ones that are gone included.
-    tail_chars: u64,
+    /// The first [`HALF_BYTES`].
+    head: Vec<u8>,
+    /// What follows: all of it, or at least the last [`HALF_BYTES`].
+    tail: Vec<u8>,
+    /// Whether the front of the tail is gone.
+    is_cut: bool,
+    /// All characters, those that are gone included.
+    chars: usize,
 }
 
 impl Output {
     /// Takes in the next piece.
     pub(crate) fn push(&mut self, bytes: &[u8]) {
-        let joined;
-        let bytes = if self.unfinished.is_empty() {
-            bytes
-        } else {
-            joined = [std::mem::take(&mut self.unfinished).as_slice(), bytes].concat();
-            &joined
-        };
-        let mut chunks = bytes.utf8_chunks().peekable();
-        while let Some(chunk) = chunks.next() {
-            self.push_text(chunk.valid());
-            let invalid = chunk.invalid();
-            if chunks.peek().is_none() && is_unfinished(invalid) {
-                self.unfinished = invalid.to_vec();
-            } else if !invalid.is_empty() {
-                self.push_text("\u{fffd}");
-            }
-        }
-    }
-
-    fn push_text(&mut self, text: &str) {
-        let room = HALF - self.head_chars;
-        let (head, rest) = split_at_char(text, room);
-        if !head.is_empty() {
-            self.head.push_str(head);
-            self.head_chars += head.chars().count();
-        }
-        if !rest.is_empty() {
-            self.tail_chars += rest.chars().count() as u64;
-            self.tail.push_str(rest);
-            if self.tail.len() > TAIL_BYTES {
-                self.tail.drain(..start_of_last(&self.tail, HALF));
-            }
+        // Each byte but those that continue a character begins one.
+        self.chars += bytes.iter().filter(|&byte| byte & 0xc0 != 0x80).count();
+        let (head, tail) = bytes.split_at(bytes.len().min(HALF_BYTES - self.head.len()));
+        self.head.extend_from_slice(head);
+        self.tail.extend_from_slice(tail);
+        if self.tail.len() > 2 * HALF_BYTES {
+            self.tail.drain(..self.tail.len() - HALF_BYTES);
+            self.is_cut = true;
         }
     }
 
     /// Returns the text: all of it, or head and tail with a line between them that tells how much is cut.
-    pub(crate) fn into_text(mut self) -> String {
-        if !self.unfinished.is_empty() {
-            self.unfinished.clear();
-            self.push_text("\u{fffd}");
+    pub(crate) fn into_text(self) -> String {
+        if self.is_cut {
+            let (head, tail) = (String::from_utf8_lossy(&self.head), String::from_utf8_lossy(&self.tail));
+            return head_and_tail(&head, &tail, self.chars);
         }
-        let cut = self.tail_chars.saturating_sub(HALF as u64);
-        if cut == 0 {
-            return self.head + &self.tail;
-        }
-        let tail = &self.tail[start_of_last(&self.tail, HALF)..];
-        format!("{}\n[{cut} characters cut]\n{tail}", self.head.trim_end_matches('\n'))
+        let whole = String::from_utf8_lossy(&[self.head, self.tail].concat()).into_owned();
+        let chars = whole.chars().count();
+        if chars <= KEPT { whole } else { head_and_tail(&whole, &whole, chars) }
     }
 }
 
-/// Tells whether invalid bytes at the very end could be the beginning of a character.
-fn is_unfinished(bytes: &[u8]) -> bool {
-    // `from_utf8` knows no error length exactly if more bytes could make it valid.
-    std::str::from_utf8(bytes).is_err_and(|error| error.error_len().is_none())
-}
-
-/// Splits a text behind its first `count` characters.
-fn split_at_char(text: &str, count: usize) -> (&str, &str) {
-    if text.len() <= count {
-        return (text, "");
-    }
-    text.split_at(text.char_indices().nth(count).map_or(text.len(), |(at, _)| at))
-}
-
-/// Returns where the last `count` characters of a text begin.
-fn start_of_last(text: &str, count: usize) -> usize {
-    text.char_indices().rev().nth(count - 1).map_or(0, |(at, _)| at)
+/// Returns the first characters of one text and the last of another, of which there are so many together.
+fn head_and_tail(head: &str, tail: &str, chars: usize) -> String {
+    let end = head.char_indices().nth(HALF).map_or(head.len(), |(at, _)| at);
+    let start = tail.char_indices().rev().nth(HALF - 1).map_or(0, |(at, _)| at);
+    let (head, cut, tail) = (head[..end].trim_end_matches('\n'), chars.saturating_sub(KEPT), &tail[start..]);
+    format!("{head}\n[{cut} characters cut]\n{tail}")
 }
 
 #[cfg(test)]
@@ -128,7 +90,7 @@ mod tests {
         for _ in 0..1000 {
             output.push(piece.as_bytes());
         }
-        assert!(output.tail.capacity() < 4 * TAIL_BYTES && output.head.capacity() < 4 * HALF);
+        assert!(output.tail.capacity() < 8 * HALF_BYTES && output.head.capacity() < 2 * HALF_BYTES);
         let text = output.into_text();
         assert!(text.contains(&format!("[{} characters cut]", 66_000_000 - KEPT)));
         assert_eq!(text.chars().count(), KEPT + "\n[65950000 characters cut]\n".len());

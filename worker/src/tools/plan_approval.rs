@@ -3,8 +3,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::input::{Input, not_blank};
-use super::{Action, AfterCrash};
+use super::input::not_blank;
 
 /// Submits a plan to the lead: what you will change, where, in which order, and how you will check it. Your gate
 /// closes, and the call returns with the verdict: approved (the gate is open, go on), or rejected with feedback
@@ -15,13 +14,4 @@ pub(crate) struct PlanApproval {
     /// The plan, in full.
     #[serde(deserialize_with = "not_blank")]
     pub(crate) plan: String,
-}
-
-impl Input for PlanApproval {
-    const NAME: &'static str = "plan_approval";
-    const AFTER_CRASH: AfterCrash = AfterCrash::RunAgainWithIds;
-
-    fn action(self) -> Action {
-        Action::SubmitPlan(self)
-    }
 }

@@ -5,10 +5,9 @@ use std::io::{self, BufRead, BufReader, Read};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::input::{self, Input};
+use super::input;
 use super::output::KEPT;
 use super::workspace::{Workspace, not_text};
-use super::{Action, LocalAction};
 
 /// How many lines are read unless a call says otherwise.
 const DEFAULT_LINES: u64 = 2000;
@@ -39,15 +38,6 @@ pub(crate) struct ReadFile {
     #[serde(default, deserialize_with = "input::count")]
     #[schemars(range(min = 1))]
     pub(crate) offset: Option<u64>,
-}
-
-impl Input for ReadFile {
-    const NAME: &'static str = "read_file";
-    const SUBJECT: &'static str = "path";
-
-    fn action(self) -> Action {
-        Action::Local(LocalAction::ReadFile(self))
-    }
 }
 
 impl Workspace {

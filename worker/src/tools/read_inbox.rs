@@ -3,8 +3,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::input::Input;
-use super::{Action, Outcome, Tools};
+use super::{Outcome, Tools};
 use crate::agent::session::Session;
 use crate::agent::transcript::TranscriptError;
 use crate::model::delivery;
@@ -14,14 +13,6 @@ use crate::model::delivery;
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ReadInbox {}
-
-impl Input for ReadInbox {
-    const NAME: &'static str = "read_inbox";
-
-    fn action(self) -> Action {
-        Action::ReadInbox
-    }
-}
 
 impl<T: Tools> Session<T> {
     /// Consumes what has arrived, and lists it in the result.

@@ -2,11 +2,10 @@
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use teamd_shared::control::{Command, Done};
+use teamd_shared::control::Command;
 
-use super::input::{Input, not_blank};
-use super::orders::unexpected;
-use super::{Action, TeamAction, Tools, team};
+use super::input::not_blank;
+use super::{Tools, team};
 use crate::agent::session::Session;
 
 /// Closes the gate of a teammate, so that it can change nothing more, and asks it for a plan about `content`. You
@@ -22,26 +21,15 @@ pub(crate) struct RequestPlan {
     content: String,
 }
 
-impl Input for RequestPlan {
-    const NAME: &'static str = "request_plan";
-    const SUBJECT: &'static str = "teammate";
-
-    fn action(self) -> Action {
-        Action::Team(TeamAction::RequestPlan(self))
-    }
-}
-
 impl<T: Tools> Session<T> {
     /// Asks a teammate for a plan, and does not wait for it.
     pub(super) async fn request_plan(&mut self, input: RequestPlan) -> Result<String, String> {
         let name = team::teammate(&input.teammate)?;
         let (id, content) = (self.ids.request(), input.content);
         let ask = Command::RequestPlan { id, name: name.clone(), content, wait: false };
-        match self.order(ask).await? {
-            Done::Recorded { .. } => Ok(format!(
-                "the gate of {name} is closed, and it is asked for a plan; you are told when the plan is there"
-            )),
-            other => Err(unexpected(&other)),
-        }
+        self.order(ask).await?;
+        Ok(format!(
+            "the gate of {name} is closed, and it is asked for a plan; you are told when the plan is there"
+        ))
     }
 }

@@ -8,9 +8,8 @@ use teamd_shared::journal::Team;
 use teamd_shared::request::{Kind, Request, Status};
 use teamd_shared::team_dir::TeamDir;
 
-use super::input::Input;
 use super::shutdown_response::ShutdownResponse;
-use super::{Action, AfterCrash, TeamAction, team};
+use super::{Action, TeamAction, team};
 
 /// Shows where a request stands (a shutdown or a plan): pending, approved, rejected or expired, with the reason.
 /// Only when you yourself are asked to leave, answer that request with `approve` (and `reason`).
@@ -26,12 +25,9 @@ pub(crate) struct RequestStatus {
     pub(crate) reason: String,
 }
 
-impl Input for RequestStatus {
-    const NAME: &'static str = ShutdownResponse::NAME;
-    const SUBJECT: &'static str = "request_id";
-    const AFTER_CRASH: AfterCrash = AfterCrash::RunAgainWithIds;
-
-    fn action(self) -> Action {
+impl RequestStatus {
+    /// Returns what is to be done.
+    pub(super) fn action(self) -> Action {
         let Self { request_id, approve, reason } = self;
         match approve {
             Some(approve) => Action::AnswerShutdown(ShutdownResponse { request_id, approve, reason }),

@@ -1,17 +1,18 @@
 //! `send_message`: a line in another member's inbox, if the roster knows that member and it runs. The sender looks at the
 //! roster again after the append ([`Delivery`]).
 
+use std::cell::LazyCell;
+
 use schemars::JsonSchema;
 use serde::Deserialize;
-use teamd_shared::config::{ConfigError, Roster, RosterMember};
+use teamd_shared::config::{Roster, RosterMember};
 use teamd_shared::delivery::{Delivery, Doubt};
 use teamd_shared::inbox::Appended;
 use teamd_shared::message::{ALL, Body, USER};
 use teamd_shared::name::Name;
 use uuid::Uuid;
 
-use super::input::Input;
-use super::{Action, AfterCrash, TeamAction};
+use super::team::roster;
 use crate::agent::outbox::{Outbox, explained};
 
 /// Sends a message to a teammate by its name, to the lead (`lead`) or to all others (`all`). To ask, to answer, to
@@ -26,16 +27,6 @@ pub(crate) struct SendMessage {
     pub(crate) content: String,
 }
 
-impl Input for SendMessage {
-    const NAME: &'static str = "send_message";
-    const SUBJECT: &'static str = "to";
-    const AFTER_CRASH: AfterCrash = AfterCrash::RunAgainWithIds;
-
-    fn action(self) -> Action {
-        Action::Team(TeamAction::SendMessage(self))
-    }
-}
-
 /// Sends a message to one teammate; it reaches it with its next tool results, or wakes it. To give a teammate work,
 /// correct it, or answer its question. `user` leaves a note in the inbox of the person, who reads what you answer
 /// anyway. You hear of a teammate's answer by itself: do not wait or poll.
@@ -43,20 +34,9 @@ impl Input for SendMessage {
 #[serde(deny_unknown_fields)]
 pub(crate) struct LeadMessage {
     /// The name of a teammate, or `user`.
-    to: String,
+    pub(super) to: String,
     /// The text.
-    content: String,
-}
-
-impl Input for LeadMessage {
-    const NAME: &'static str = SendMessage::NAME;
-    const SUBJECT: &'static str = "to";
-    const AFTER_CRASH: AfterCrash = SendMessage::AFTER_CRASH;
-
-    fn action(self) -> Action {
-        let Self { to, content } = self;
-        Action::Team(TeamAction::SendMessage(SendMessage { to, content }))
-    }
+    pub(super) content: String,
 }
 
 /// What a call sends.
@@ -71,56 +51,42 @@ pub(super) struct Letter<'a> {
     pub(super) content: &'a str,
 }
 
-/// Sends a message to one member, to the lead or the user, or (`all`) to every other member that runs.
+/// Sends a message to one member, to the lead or the user, or (`all`) to the lead and every other member that runs. Each
+/// line is synced: after each, the worker serves its other events.
 ///
 /// # Errors
-/// A text for the model.
+/// A text for the model, of each receiver.
 pub(super) async fn send_message(outbox: &Outbox, to: &str, letter: Letter<'_>) -> Result<String, String> {
     if to == outbox.from().as_str() {
         return Err("a message to yourself goes nowhere: you have its text".to_owned());
     }
-    if to == ALL {
-        return broadcast(outbox, letter).await;
-    }
-    let owner = if to == USER { Name::lead() } else { Name::of_inbox(to).map_err(|_| unknown(to))? };
-    if was_sent(outbox, &owner, letter)? {
-        return Ok(format!(
-            "sent to {to} before the worker was restarted, and not a second time: the message is in its inbox{AFRESH}"
-        ));
-    }
-    let sent = format!("sent to {to}");
-    if owner == Name::lead() {
-        return append(outbox, to, &owner, letter).map(|_| sent);
-    }
-    let look = || loaded(Roster::load_one(outbox.dir(), &owner));
-    let before = look()?;
-    let member = before.member(&owner).ok_or_else(|| unknown(to))?;
-    if member.status.is_ended() {
-        return Err(format!("{to} is not running ({})", member.status.as_str()));
-    }
-    let appended = append(outbox, to, &owner, letter)?;
-    check_delivery(outbox, member, appended, &look()).map(|()| sent)
-}
-
-/// Sends a message to the lead and to every other member that runs. Each line is synced: between two of them the worker
-/// serves its other events.
-///
-/// # Errors
-/// A text for the model, of each receiver.
-pub(super) async fn broadcast(outbox: &Outbox, letter: Letter<'_>) -> Result<String, String> {
-    let look = || loaded(Roster::load(outbox.dir()));
-    let running = look()?.members.into_iter().filter(|member| !member.status.is_ended());
-    // The lead reads what is said to all, whether its agent runs or not.
-    let others = running.filter(|member| member.name != Name::lead());
-    let receivers =
-        [(Name::lead(), None)].into_iter().chain(others.map(|member| (member.name.clone(), Some(member))));
+    let only = match to {
+        ALL => None,
+        USER => Some(Name::lead()),
+        _ => Some(Name::of_inbox(to).map_err(|_| unknown(to))?),
+    };
+    let look = || {
+        roster(match &only {
+            Some(owner) => Roster::load_one(outbox.dir(), owner),
+            None => Roster::load(outbox.dir()),
+        })
+    };
+    let receivers = match &only {
+        Some(owner) if *owner == Name::lead() => vec![(Name::lead(), None)],
+        Some(owner) => vec![(owner.clone(), Some(look()?.member(owner).ok_or_else(|| unknown(to))?.clone()))],
+        None => all_others(outbox.from(), look()?),
+    };
+    let shown = |owner: &Name| if only.is_some() { to.to_owned() } else { owner.to_string() };
     let (mut sent, mut before, mut failed, mut appended) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    for (name, member) in receivers.filter(|(name, _)| name != outbox.from()) {
-        match was_sent(outbox, &name, letter) {
-            Ok(true) => before.push(name.to_string()),
-            Ok(false) => match append(outbox, ALL, &name, letter) {
-                Ok(line) => appended.push((name, member, line)),
-                Err(error) => failed.push(format!("not sent to {name} ({error})")),
+    for (owner, member) in receivers {
+        match was_sent(outbox, &owner, letter) {
+            Ok(true) => before.push(shown(&owner)),
+            Ok(false) => match member.as_ref().filter(|member| member.status.is_ended()) {
+                Some(ended) => failed.push(format!("{to} is not running ({})", ended.status.as_str())),
+                None => match append(outbox, to, &owner, letter) {
+                    Ok(line) => appended.push((shown(&owner), member, line)),
+                    Err(error) => failed.push(format!("not sent to {} ({error})", shown(&owner))),
+                },
             },
             Err(error) => failed.push(error),
         }
@@ -130,10 +96,10 @@ pub(super) async fn broadcast(outbox: &Outbox, letter: Letter<'_>) -> Result<Str
         return Err("no other member is running: the message was not sent".to_owned());
     }
     // One look for all of them.
-    let now = look();
+    let now = LazyCell::new(look);
     for (name, member, line) in appended {
         match member.map_or(Ok(()), |member| check_delivery(outbox, &member, line, &now)) {
-            Ok(()) => sent.push(name.to_string()),
+            Ok(()) => sent.push(name),
             Err(why) => failed.push(why),
         }
     }
@@ -141,7 +107,8 @@ pub(super) async fn broadcast(outbox: &Outbox, letter: Letter<'_>) -> Result<Str
     parts.extend((!sent.is_empty()).then(|| format!("sent to {}", sent.join(", "))));
     parts.extend((!before.is_empty()).then(|| {
         format!(
-            "sent before the worker was restarted, and not a second time, to {}{AFRESH}",
+            "sent to {} before the worker was restarted, and not a second time (a teammate that ended or was spawned \
+             afresh since may not have read it)",
             before.join(", ")
         )
     }));
@@ -150,8 +117,13 @@ pub(super) async fn broadcast(outbox: &Outbox, letter: Letter<'_>) -> Result<Str
     if is_done { Ok(parts.join("; ")) } else { Err(parts.join("; ")) }
 }
 
-/// What is not known of a message that an earlier incarnation sent.
-const AFRESH: &str = " (a teammate that ended or was spawned afresh since may not have read it)";
+/// Returns the lead, who reads what is said to all whether its agent runs or not, and every other member that runs.
+fn all_others(from: &Name, roster: Roster) -> Vec<(Name, Option<RosterMember>)> {
+    let running = roster.members.into_iter().filter(|member| !member.status.is_ended());
+    let others = running.filter(|member| member.name != Name::lead());
+    let others = others.map(|member| (member.name.clone(), Some(member)));
+    [(Name::lead(), None)].into_iter().chain(others).filter(|(name, _)| name != from).collect()
+}
 
 /// Tells whether an earlier incarnation has written the line of this call.
 fn was_sent(outbox: &Outbox, owner: &Name, letter: Letter<'_>) -> Result<bool, String> {
@@ -185,11 +157,6 @@ fn check_delivery(
             "the message is in the inbox of {name}, but {doubt}: find out before you send it again"
         )),
     }
-}
-
-fn loaded(roster: Result<Option<Roster>, ConfigError>) -> Result<Roster, String> {
-    let roster = roster.map_err(|error| format!("cannot look up who runs: {error}"))?;
-    roster.ok_or_else(|| "cannot look up who runs: there is no roster".to_owned())
 }
 
 fn unknown(to: &str) -> String {

@@ -4,9 +4,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use teamd_shared::control::{Command, Done, ShutdownOrder};
 
-use super::input::{Input, not_blank};
+use super::input::not_blank;
 use super::orders::unexpected;
-use super::{Action, TeamAction, Tools, team};
+use super::{Tools, team};
 use crate::agent::session::Session;
 
 /// Seconds that the model of a teammate has to decide whether it leaves, as with `teamctl shutdown`.
@@ -24,15 +24,6 @@ pub(crate) struct ShutdownRequest {
     /// Why, for the teammate to weigh.
     #[serde(default)]
     reason: String,
-}
-
-impl Input for ShutdownRequest {
-    const NAME: &'static str = "shutdown_request";
-    const SUBJECT: &'static str = "teammate";
-
-    fn action(self) -> Action {
-        Action::Team(TeamAction::RequestShutdown(self))
-    }
 }
 
 impl<T: Tools> Session<T> {

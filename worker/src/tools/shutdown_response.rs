@@ -6,8 +6,7 @@ use teamd_shared::id::RequestId;
 use teamd_shared::message::AnsweredBy;
 use uuid::Uuid;
 
-use super::input::Input;
-use super::{Action, AfterCrash, Outcome, Tools};
+use super::{Outcome, Tools};
 use crate::agent::outbox::explained;
 use crate::agent::session::Session;
 use crate::agent::transcript::TranscriptError;
@@ -25,16 +24,6 @@ pub(crate) struct ShutdownResponse {
     /// Why, or why not.
     #[serde(default)]
     pub(crate) reason: String,
-}
-
-impl Input for ShutdownResponse {
-    const NAME: &'static str = "shutdown_response";
-    const SUBJECT: &'static str = "approve";
-    const AFTER_CRASH: AfterCrash = AfterCrash::RunAgainWithIds;
-
-    fn action(self) -> Action {
-        Action::AnswerShutdown(self)
-    }
 }
 
 impl<T: Tools> Session<T> {

@@ -3,8 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer};
 
-use super::input::{self, Input};
-use super::{Action, LocalAction};
+use super::input;
 
 /// The longest sleep, in seconds: a day.
 const MAX_SLEEP: f64 = 86_400.0;
@@ -16,15 +15,6 @@ pub(crate) struct Sleep {
     /// Seconds, at most a day.
     #[serde(deserialize_with = "seconds")]
     pub(crate) seconds: f64,
-}
-
-impl Input for Sleep {
-    const NAME: &'static str = "sleep";
-    const SUBJECT: &'static str = "seconds";
-
-    fn action(self) -> Action {
-        Action::Local(LocalAction::Sleep(self))
-    }
 }
 
 fn seconds<'de, D: Deserializer<'de>>(input: D) -> Result<f64, D::Error> {

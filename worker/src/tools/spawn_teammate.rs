@@ -4,6 +4,7 @@ use std::path::Path;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
+use teamd_shared::config::Roster;
 use teamd_shared::control::{Command, Done, SpawnOrder};
 use teamd_shared::environment::Environment;
 use teamd_shared::member::{ApproveBy, Terms, TermsPatch};
@@ -16,9 +17,9 @@ use teamd_shared::terms::paths::resolve_paths;
 use teamd_shared::terms::resolve::{SpawnRequest, resolve};
 use teamd_shared::trust::Widening;
 
-use super::input::{Input, not_blank};
+use super::input::not_blank;
 use super::orders::unexpected;
-use super::{Action, TeamAction, Tools, team};
+use super::{Tools, team};
 use crate::agent::session::Session;
 
 /// Starts a teammate: an agent of its own, in a process of its own, that works on `prompt` at once. It sees nothing
@@ -45,15 +46,9 @@ pub(crate) struct SpawnTeammate {
     pub(crate) workspace: Option<String>,
 }
 
-impl Input for SpawnTeammate {
-    const NAME: &'static str = "spawn_teammate";
-    const SUBJECT: &'static str = "name";
-
-    fn action(self) -> Action {
-        let is_said = |text: &String| !text.trim().is_empty();
-        let (model, workspace) = (self.model.filter(is_said), self.workspace.filter(is_said));
-        Action::Team(TeamAction::Spawn(Self { model, workspace, ..self }))
-    }
+/// Returns what a model has said, unless it is blank.
+fn said(text: &Option<String>) -> Option<&str> {
+    text.as_deref().filter(|text| !text.trim().is_empty())
 }
 
 /// The lead agent, as the teammates that it spawns see it: none of them may do more.
@@ -78,7 +73,7 @@ impl Spawner {
         let flags = TermsPatch {
             role: Some(spawn.role.clone()).filter(|role| !role.trim().is_empty()),
             prompt: Some(spawn.prompt.clone()),
-            model: spawn.model.as_deref().map(model).transpose()?,
+            model: said(&spawn.model).map(model).transpose()?,
             plan: spawn.plan.then_some(true),
             ..TermsPatch::default()
         };
@@ -86,14 +81,14 @@ impl Spawner {
         let file = TeamFile::load(&TeamFile::locate(dir.root(), lookup), &lookup);
         let file = file.map_err(|error| format!("{error} ({})", error.hint()))?;
         self.must_be_trusted(&file)?;
-        let roster = team::roster(dir)?;
+        let roster = team::roster(Roster::load(dir))?;
         // A key is a guess; the lead agent's own model is none.
         let default_model = self.terms.model.parse().ok();
         let request = SpawnRequest { name: &name, flags, ca: None, resume: false };
         let (earlier, environment) = (roster.member(&name), self.environment.clone());
         let order = resolve(request, default_model, earlier, environment, &file);
         let mut order = order.map_err(|error| error.to_string())?;
-        let workspace = self.workspace(spawn.workspace.as_deref(), order.terms.workspace.as_deref(), dir)?;
+        let workspace = self.workspace(said(&spawn.workspace), order.terms.workspace.as_deref(), dir)?;
         order.terms.workspace = Some(workspace);
         self.bound(&mut order.terms);
         let own = (self.terms.workspace.as_str(), &self.terms.sandbox);
@@ -136,8 +131,8 @@ impl Spawner {
     fn workspace(&self, asked: Option<&str>, in_file: Option<&str>, dir: &TeamDir) -> Result<String, String> {
         let own = Path::new(&self.terms.workspace);
         let Some(path) = asked else { return Ok(in_file.unwrap_or(&self.terms.workspace).to_owned()) };
-        let named = directory(own, path)?;
-        let in_file = in_file.filter(|path| directory(own, path).is_ok_and(|leads_to| leads_to == named));
+        let named = real(own, path)?;
+        let in_file = in_file.filter(|path| real(own, path).is_ok_and(|leads_to| leads_to == named));
         if let Some(in_file) = in_file {
             return Ok(in_file.to_owned());
         }
@@ -152,15 +147,13 @@ impl Spawner {
     }
 }
 
-/// Returns a directory that exists as an absolute path without links.
-fn directory(base: &Path, path: &str) -> Result<String, String> {
-    let bad = |why: &str| format!("the workspace {path} {why}: name a directory that exists");
-    let absolute = base.join(path).canonicalize();
-    let absolute = absolute.map_err(|error| bad(&format!("cannot be used: {error}")))?;
-    if !absolute.is_dir() {
-        return Err(bad("is not a directory"));
-    }
-    absolute.into_os_string().into_string().map_err(|_| bad("has a path that is not UTF-8"))
+/// Returns a path that exists as an absolute one without links.
+fn real(base: &Path, path: &str) -> Result<String, String> {
+    let real = base.join(path).canonicalize();
+    let real = real.map_err(|error| {
+        format!("the workspace {path} cannot be used: {error}: name a directory that exists")
+    })?;
+    real.into_os_string().into_string().map_err(|_| format!("the path of the workspace {path} is not UTF-8"))
 }
 
 fn model(text: &str) -> Result<ModelSpec, String> {

@@ -1,41 +1,36 @@
-//! The tools: one table, in which each has its name, its texts, how its input is read, and what a crash means for a
-//! call of it. Pure.
+//! The tools: one table, in which each has its name, what its calls are about, who is offered it, what a crash means for
+//! a call of it, the type of its input, and what is to be done. Pure.
 //!
-//! Every model call costs these texts as input tokens, and they must not change within a conversation: they stand before
-//! all that a service caches.
+//! Every model call costs the texts of the tools as input tokens, and they must not change within a conversation: they
+//! stand before all that a service caches.
 
+use std::sync::LazyLock;
+
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use teamd_shared::member::SandboxMode;
+use teamd_shared::message::ALL;
 use teamd_shared::name::Name;
 
-use super::Call;
-use super::answer_plan::AnswerPlan;
-use super::bash::Bash;
 use super::broadcast::Broadcast;
-use super::edit_file::EditFile;
-use super::input::{self, Input};
 use super::list_teammates::ListTeammates;
-use super::plan_approval::PlanApproval;
-use super::read_file::ReadFile;
 use super::read_inbox::ReadInbox;
-use super::request_plan::RequestPlan;
 use super::request_status::RequestStatus;
 use super::send_message::{LeadMessage, SendMessage};
-use super::shutdown_request::ShutdownRequest;
-use super::shutdown_response::ShutdownResponse;
-use super::sleep::Sleep;
-use super::spawn_teammate::SpawnTeammate;
-use super::write_file::WriteFile;
+use super::{Action, Call, LocalAction, TeamAction, input};
 use crate::model::prompt;
 
+/// Reads a call from its input.
+type Parse = Box<dyn Fn(&Value) -> Result<Call, String> + Send + Sync>;
+
 /// One tool.
-#[derive(Debug)]
 struct Tool {
     name: &'static str,
     offered: Offered,
     after_crash: AfterCrash,
-    describe: fn() -> prompt::Tool,
-    parse: fn(&Value) -> Result<Call, String>,
+    describe: fn(&'static str) -> prompt::Tool,
+    parse: Parse,
 }
 
 /// What becomes of a call that has no result when its worker is started again (rule 14 of the specification).
@@ -50,48 +45,57 @@ pub(crate) enum AfterCrash {
 }
 
 /// The members that a tool is offered to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Offered {
-    All,
-    Teammates,
-    LeadAgent,
-    /// To no model: the script model knows it.
-    Hidden,
-}
+type Offered = &'static [Caller];
 
-const fn tool<T: Input>(offered: Offered) -> Tool {
-    Tool {
-        name: T::NAME,
-        offered,
-        after_crash: T::AFTER_CRASH,
-        describe: input::describe::<T>,
-        parse: input::parse::<T>,
-    }
+const ALL_MEMBERS: Offered = &[Caller::Teammate, Caller::LeadAgent];
+const TEAMMATES: Offered = &[Caller::Teammate];
+const LEAD_AGENT: Offered = &[Caller::LeadAgent];
+/// No model is told of it: the script model knows it.
+const HIDDEN: Offered = &[];
+
+fn tool<T: DeserializeOwned + JsonSchema + 'static, A: Into<Action> + 'static>(
+    name: &'static str,
+    subject: &'static str,
+    offered: Offered,
+    after_crash: AfterCrash,
+    action: fn(T) -> A,
+) -> Tool {
+    let parse = move |input: &Value| {
+        let (activity, input) = input::parse(name, subject, input)?;
+        Ok(Call { activity, action: action(input).into() })
+    };
+    Tool { name, offered, after_crash, describe: input::describe::<T>, parse: Box::new(parse) }
 }
 
 /// All tools, in the order in which a model is told of them.
-const TABLE: [Tool; 17] = [
-    tool::<Bash>(Offered::All),
-    tool::<ReadFile>(Offered::All),
-    tool::<WriteFile>(Offered::All),
-    tool::<EditFile>(Offered::All),
-    tool::<SendMessage>(Offered::Teammates),
-    tool::<LeadMessage>(Offered::LeadAgent),
-    tool::<ReadInbox>(Offered::All),
-    tool::<ShutdownResponse>(Offered::Teammates),
-    tool::<RequestStatus>(Offered::LeadAgent),
-    tool::<PlanApproval>(Offered::Teammates),
-    tool::<AnswerPlan>(Offered::LeadAgent),
-    tool::<SpawnTeammate>(Offered::LeadAgent),
-    tool::<ListTeammates>(Offered::LeadAgent),
-    tool::<Broadcast>(Offered::LeadAgent),
-    tool::<ShutdownRequest>(Offered::LeadAgent),
-    tool::<RequestPlan>(Offered::LeadAgent),
-    tool::<Sleep>(Offered::Hidden),
-];
+static TABLE: LazyLock<[Tool; 17]> = LazyLock::new(|| {
+    use AfterCrash::{Interrupted, RunAgain, RunAgainWithIds};
+    let to_one = |LeadMessage { to, content }| TeamAction::SendMessage(SendMessage { to, content });
+    let to_all = |Broadcast { content }| TeamAction::SendMessage(SendMessage { to: ALL.to_owned(), content });
+    [
+        tool("bash", "command", ALL_MEMBERS, Interrupted, LocalAction::Bash),
+        tool("read_file", "path", ALL_MEMBERS, Interrupted, LocalAction::ReadFile),
+        tool("write_file", "path", ALL_MEMBERS, Interrupted, LocalAction::WriteFile),
+        tool("edit_file", "path", ALL_MEMBERS, Interrupted, LocalAction::EditFile),
+        tool("send_message", "to", TEAMMATES, RunAgainWithIds, TeamAction::SendMessage),
+        tool("send_message", "to", LEAD_AGENT, RunAgainWithIds, to_one),
+        tool("read_inbox", "", ALL_MEMBERS, Interrupted, |ReadInbox {}| Action::ReadInbox),
+        tool("shutdown_response", "approve", TEAMMATES, RunAgainWithIds, Action::AnswerShutdown),
+        tool("shutdown_response", "request_id", LEAD_AGENT, RunAgainWithIds, RequestStatus::action),
+        tool("plan_approval", "", TEAMMATES, RunAgainWithIds, Action::SubmitPlan),
+        // The daemon takes a second answer for the first.
+        tool("plan_approval", "request_id", LEAD_AGENT, RunAgain, TeamAction::AnswerPlan),
+        tool("spawn_teammate", "name", LEAD_AGENT, Interrupted, TeamAction::Spawn),
+        tool("list_teammates", "", LEAD_AGENT, RunAgain, |ListTeammates {}| TeamAction::List),
+        tool("broadcast", "", LEAD_AGENT, RunAgainWithIds, to_all),
+        tool("shutdown_request", "teammate", LEAD_AGENT, Interrupted, TeamAction::RequestShutdown),
+        tool("request_plan", "teammate", LEAD_AGENT, Interrupted, TeamAction::RequestPlan),
+        tool("sleep", "seconds", HIDDEN, Interrupted, LocalAction::Sleep),
+    ]
+});
 
 /// The tools that a read-only member is not offered.
-const WRITE_FILES: [&str; 2] = [WriteFile::NAME, EditFile::NAME];
+const WRITE_FILES: [&str; 2] = ["write_file", "edit_file"];
 
 /// Who calls a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -148,21 +152,16 @@ impl Caller {
     /// Returns the tools that work in this mode of the sandbox, as a model is told of them.
     pub(crate) fn tools(self, mode: SandboxMode) -> Vec<prompt::Tool> {
         let works = |tool: &&Tool| mode != SandboxMode::ReadOnly || !WRITE_FILES.contains(&tool.name);
-        self.offered().filter(works).map(|tool| (tool.describe)()).collect()
+        self.offered().filter(works).map(|tool| (tool.describe)(tool.name)).collect()
     }
 
     fn offered(self) -> impl Iterator<Item = &'static Tool> {
-        TABLE.iter().filter(move |tool| match tool.offered {
-            Offered::All => true,
-            Offered::Teammates => self == Self::Teammate,
-            Offered::LeadAgent => self == Self::LeadAgent,
-            Offered::Hidden => false,
-        })
+        TABLE.iter().filter(move |tool| tool.offered.contains(&self))
     }
 
     fn find(self, name: &str) -> Option<&'static Tool> {
-        let hidden = TABLE.iter().filter(|tool| tool.offered == Offered::Hidden);
-        self.offered().chain(hidden).find(|tool| tool.name == name)
+        let is_known = |tool: &&Tool| tool.offered.contains(&self) || tool.offered == HIDDEN;
+        TABLE.iter().filter(is_known).find(|tool| tool.name == name)
     }
 }
 

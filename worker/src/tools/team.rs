@@ -3,7 +3,7 @@
 use std::fs::TryLockError;
 
 use rustix::fs::OFlags;
-use teamd_shared::config::Roster;
+use teamd_shared::config::{ConfigError, Roster};
 use teamd_shared::id::RequestId;
 use teamd_shared::journal::Team;
 use teamd_shared::journal::reader::{Since, load};
@@ -23,9 +23,9 @@ pub(super) fn teammate(name: &str) -> Result<Name, String> {
     }
 }
 
-/// Reads the roster.
-pub(super) fn roster(dir: &TeamDir) -> Result<Roster, String> {
-    let roster = Roster::load(dir).map_err(|error| format!("cannot read the roster: {error}"))?;
+/// Returns the roster as it was read.
+pub(super) fn roster(read: Result<Option<Roster>, ConfigError>) -> Result<Roster, String> {
+    let roster = read.map_err(|error| format!("cannot read the roster: {error}"))?;
     roster.ok_or_else(|| "cannot read the roster: there is none".to_owned())
 }
 

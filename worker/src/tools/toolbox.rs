@@ -13,9 +13,9 @@ use teamd_shared::sandbox::Layers;
 use teamd_shared::team_dir::TeamDir;
 use tokio::time::{Duration, Instant, sleep_until};
 
-use super::bash::{Background, Bash, CommandCall, Foreground, Surroundings, sweep_orphans};
+use super::bash::{Background, Bash, Foreground, cannot_start, sweep_orphans};
 use super::workspace::{Guide, Workspace};
-use super::{LocalAction, Outcome, Runs, Tools};
+use super::{EditFile, LocalAction, Outcome, Runs, Sleep, Tools, WriteFile};
 use crate::cgroup::OwnCgroup;
 use crate::sandbox::{self, Origin, Places, TempDir};
 
@@ -61,15 +61,12 @@ pub(crate) struct Confinement {
 /// The tools that work on the machine.
 #[derive(Debug)]
 pub(crate) struct Toolbox {
-    surroundings: Surroundings,
+    config: ToolboxConfig,
     places: Places,
-    sandbox: Sandbox,
-    confinement: Confinement,
     workspace: Workspace,
     background: Background,
-    team_dir: Arc<TeamDir>,
     /// What the model is told with its first command.
-    first_note: Option<String>,
+    first_note: String,
     /// Removed when the incarnation ends, after the commands have ended: it stands last.
     _temp: TempDir,
 }
@@ -93,31 +90,12 @@ impl Toolbox {
             hidden: &config.sandbox.hidden,
             programs: &config.confinement.programs,
         };
-        let real = workspace.real().to_owned();
-        let places = Places::find(&real, &config.team_dir, writable, temp.path(), origin);
+        let places = Places::find(&config.workspace, &config.team_dir, writable, temp.path(), origin);
         let places = places.context("cannot look around for what its commands may do")?;
         workspace
             .protect(places.secrets.clone(), places.programs.clone(), places.registers.clone())
             .map_err(anyhow::Error::msg)?;
-        let background = Background::new(Arc::clone(&config.team_dir), config.name);
-        let surroundings = Surroundings {
-            bounds: config.bounds,
-            cgroup: config.cgroup,
-            workspace: config.workspace,
-            environment: config.environment,
-            liveness_lock: config.liveness_lock,
-        };
-        Ok(Self {
-            surroundings,
-            places,
-            first_note,
-            sandbox: config.sandbox,
-            confinement: config.confinement,
-            workspace,
-            background,
-            team_dir: config.team_dir,
-            _temp: temp,
-        })
+        Ok(Self { config, places, workspace, background: Background::default(), first_note, _temp: temp })
     }
 
     /// Returns what the workspace says to agents, at most so many bytes of it.
@@ -126,22 +104,24 @@ impl Toolbox {
     }
 
     fn start_bash(&mut self, bash: &Bash, gate: Gate) -> Result<Running, String> {
-        let Confinement { layers, weak, .. } = self.confinement;
-        let policy = self.places.policy(&self.sandbox, gate, (layers, weak))?;
+        let ToolboxConfig { sandbox, team_dir, confinement, .. } = &self.config;
+        let policy = self.places.policy(sandbox, gate, (confinement.layers, confinement.weak))?;
         if policy.is_some() {
             // Shims note there what must not be made. It may be deleted at any time.
-            self.team_dir.open_folder(Some("run")).map_err(|error| error.to_string())?;
+            team_dir.open_folder(Some("run")).map_err(|error| error.to_string())?;
         }
-        let job = CommandCall { command: &bash.command, timeout: bash.timeout, policy: policy.as_ref() };
-        let state = match bash.run_in_background {
-            true => CallState::Done(Outcome::ok(self.background.start(
-                &self.surroundings,
-                &self.places.temp.path,
-                job,
-            )?)),
-            false => CallState::Bash(Box::new(Foreground::start(&self.surroundings, job)?)),
-        };
-        Ok(Running { state, note: self.first_note.take() })
+        let job = bash.job(&self.config, policy)?;
+        let cannot = |error| cannot_start(&self.config, &error);
+        // What a command starts is in the cgroup from its first moment.
+        self.config.cgroup.as_ref().map_or(Ok(()), |cgroup| cgroup.enter()).map_err(cannot)?;
+        if bash.run_in_background {
+            let started =
+                self.background.start(&self.config, &job, &self.places.temp.path).map_err(cannot)?;
+            return Ok(Running::Done(Outcome::ok(std::mem::take(&mut self.first_note) + &started)));
+        }
+        let mut command = Foreground::start(&job, &self.config.liveness_lock).map_err(cannot)?;
+        command.note = std::mem::take(&mut self.first_note);
+        Ok(Running::Bash(Box::new(command)))
     }
 }
 
@@ -155,16 +135,26 @@ impl Tools for Toolbox {
                 Ok(running) => return running,
                 Err(error) => Outcome::error(error),
             },
-            LocalAction::Sleep(sleep) => {
-                let until = Instant::now() + Duration::from_secs_f64(sleep.seconds);
-                return Running { state: CallState::Sleep { until, seconds: sleep.seconds }, note: None };
+            LocalAction::Sleep(Sleep { seconds }) => {
+                return Running::Sleep { until: Instant::now() + Duration::from_secs_f64(seconds), seconds };
             }
             LocalAction::ReadFile(file) => self.workspace.read(&file).into(),
-            _ if self.sandbox.mode == SandboxMode::ReadOnly => Outcome::error(READ_ONLY),
+            _ if self.config.sandbox.mode == SandboxMode::ReadOnly => Outcome::error(READ_ONLY),
             LocalAction::WriteFile(file) => self.workspace.write(&file).into(),
             LocalAction::EditFile(edit) => self.workspace.edit(&edit).into(),
         };
-        Running { state: CallState::Done(outcome), note: None }
+        Running::Done(outcome)
+    }
+
+    fn clear_up(&self, broken_off: &LocalAction) {
+        let (LocalAction::WriteFile(WriteFile { path, .. }) | LocalAction::EditFile(EditFile { path, .. })) =
+            broken_off
+        else {
+            return;
+        };
+        if let Err(error) = self.workspace.clear_up(path) {
+            tracing::info!("what a call may have left that was broken off is not removed: {error}");
+        }
     }
 
     async fn end_background(&mut self) {
@@ -181,9 +171,11 @@ impl Tools for Toolbox {
 }
 
 /// Tells the model which paths were allowed by name and cannot be written all the same.
-fn first_note(sandbox: &Sandbox, lost: &[String]) -> Option<String> {
-    let matters = sandbox.mode == SandboxMode::WorkspaceWrite && !lost.is_empty();
-    matters.then(|| format!("[allowed by name, but not writable in this incarnation: {}]\n", lost.join("; ")))
+fn first_note(sandbox: &Sandbox, lost: &[String]) -> String {
+    if sandbox.mode != SandboxMode::WorkspaceWrite || lost.is_empty() {
+        return String::new();
+    }
+    format!("[allowed by name, but not writable in this incarnation: {}]\n", lost.join("; "))
 }
 
 /// Makes a place that this user alone enters, and that only this teammate uses.
@@ -203,14 +195,7 @@ fn temp_dir(config: &ToolboxConfig, writable: &[sandbox::Place]) -> io::Result<T
 
 /// A call that has been started.
 #[derive(Debug)]
-pub(crate) struct Running {
-    pub(super) state: CallState,
-    /// What stands before the outcome.
-    note: Option<String>,
-}
-
-#[derive(Debug)]
-pub(super) enum CallState {
+pub(crate) enum Running {
     Done(Outcome),
     Sleep { until: Instant, seconds: f64 },
     Bash(Box<Foreground>),
@@ -218,26 +203,23 @@ pub(super) enum CallState {
 
 impl Runs for Running {
     async fn finish(&mut self) -> Outcome {
-        let mut outcome = match &mut self.state {
-            CallState::Done(outcome) => outcome.clone(),
-            CallState::Sleep { until, seconds } => {
+        let outcome = match self {
+            Self::Done(outcome) => outcome.clone(),
+            Self::Sleep { until, seconds } => {
                 sleep_until(*until).await;
                 Outcome::ok(format!("slept {seconds} s"))
             }
-            CallState::Bash(command) => command.finish().await,
+            Self::Bash(command) => command.finish().await,
         };
-        outcome.content.insert_str(0, &self.note.take().unwrap_or_default());
-        self.state = CallState::Done(outcome.clone());
+        *self = Self::Done(outcome.clone());
         outcome
     }
 
     async fn cancel(self, why: &str) -> Outcome {
-        let mut outcome = match self.state {
-            CallState::Done(outcome) => outcome,
-            CallState::Sleep { .. } => Outcome::error(format!("[{why}]")),
-            CallState::Bash(command) => command.cancel(why).await,
-        };
-        outcome.content.insert_str(0, &self.note.unwrap_or_default());
-        outcome
+        match self {
+            Self::Done(outcome) => outcome,
+            Self::Sleep { .. } => Outcome::error(format!("[{why}]")),
+            Self::Bash(command) => command.cancel(why).await,
+        }
     }
 }

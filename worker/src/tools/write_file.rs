@@ -3,9 +3,8 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::input::{self, Input};
+use super::input;
 use super::workspace::{Purpose, Workspace};
-use super::{Action, LocalAction};
 
 /// Makes a file in the workspace, or replaces all of one that is there, with `content`; makes missing directories.
 /// To change a part of a file, use `edit_file`. Refused while the gate is closed.
@@ -17,15 +16,6 @@ pub(crate) struct WriteFile {
     pub(crate) path: String,
     /// All that the file shall hold.
     pub(crate) content: String,
-}
-
-impl Input for WriteFile {
-    const NAME: &'static str = "write_file";
-    const SUBJECT: &'static str = "path";
-
-    fn action(self) -> Action {
-        Action::Local(LocalAction::WriteFile(self))
-    }
 }
 
 impl Workspace {

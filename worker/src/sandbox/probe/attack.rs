@@ -32,79 +32,59 @@ pub(super) const CANARY: &str = "teamd-probe-canary";
 
 /// Attacks: the whole program behind the hidden subcommand.
 pub(crate) fn attack_main(args: &AttackArgs) -> ExitCode {
-    let attacks = if args.closed { without_network() } else { all(args) };
-    let lines: Vec<String> = attacks.iter().filter_map(|attack| serde_json::to_string(attack).ok()).collect();
+    let tried = if args.closed { without_network() } else { all(args) };
+    let attacks = tried.into_iter().map(|(promise, what, succeeded)| Attack {
+        promise,
+        tried: what.to_owned(),
+        refused: !succeeded,
+    });
+    let lines: Vec<String> = attacks.filter_map(|attack| serde_json::to_string(&attack).ok()).collect();
     match rustix::io::write(io::stdout(), (lines.join("\n") + "\n").as_bytes()) {
         Ok(_) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,
     }
 }
 
-fn tried(promise: Promise, what: &str, refused: bool) -> Attack {
-    Attack { promise, tried: what.to_owned(), refused }
-}
+/// The promise that an attempt would break, what is tried, and whether it succeeded.
+type Attempt = (Promise, &'static str, bool);
 
-fn all(args: &AttackArgs) -> Vec<Attack> {
-    let (scratch, team, pid) = (&args.scratch, &args.scratch.join(&args.team), args.pid);
-    let shared = args.shared.as_deref();
-    let at = |name: &str| scratch.join(name);
+fn all(args: &AttackArgs) -> Vec<Attempt> {
+    let (team, pid) = (&args.scratch.join(&args.team), args.pid);
+    let at = |name: &str| args.scratch.join(name);
     let appends = |path: &Path| OpenOptions::new().append(true).open(path).is_ok();
     let makes = |path: &Path| OpenOptions::new().write(true).create_new(true).open(path).is_ok();
-    let of_process = |file: &str| fs::read(format!("/proc/{pid}/{file}")).is_ok();
-    let process = Pid::from_raw(pid);
+    let reads = |path: &Path| fs::read(path).is_ok();
+    let of_process = |file: &str| reads(&Path::new("/proc").join(pid.to_string()).join(file));
+    let signals = Pid::from_raw(pid).is_some_and(|process| test_kill_process(process).is_ok());
     let planted = std::env::vars_os().any(|(_, value)| value == CANARY);
-    let keys = planted || !Environment::of_self().secrets.is_empty();
-    let mode = PermissionsExt::from_mode(0o600);
-    let settings = at("work/.git/config");
+    let has_key = planted || !Environment::of_self().secrets.is_empty();
+    let opens_socket = socket(AddressFamily::UNIX, SocketType::STREAM, None).is_ok();
+    let sets_mode = |path: &Path, mode| fs::set_permissions(path, PermissionsExt::from_mode(mode)).is_ok();
+    // In the directory where a command may write in every case.
+    let makes_setuid = || makes(&at("temp/setuid")) && sets_mode(&at("temp/setuid"), 0o4700);
+    let writes_memory = args.shared.as_deref().is_some_and(appends);
     vec![
-        tried(
-            Promise::TeamDirectory,
-            "append to a file of the team directory",
-            !appends(&team.join("journal")),
-        ),
-        tried(Promise::TeamDirectory, "make a file there", !makes(&team.join("new"))),
-        tried(Promise::TeamDirectory, "rename it", fs::rename(team, at("work/moved")).is_err()),
-        tried(Promise::Outside, "make a file in the home directory", !makes(&at("home/new"))),
-        tried(Promise::Outside, "append to one", !appends(&at("home/notes"))),
-        tried(
-            Promise::Outside,
-            "append to a file in the shared memory of the machine",
-            !shared.is_some_and(appends),
-        ),
-        tried(
-            Promise::Commands,
-            "make a Unix socket",
-            socket(AddressFamily::UNIX, SocketType::STREAM, None).is_err(),
-        ),
-        tried(
-            Promise::Processes,
-            "signal a process",
-            process.is_none_or(|it| test_kill_process(it).is_err()),
-        ),
-        tried(Promise::Processes, "read its environment", !of_process("environ")),
-        tried(Promise::Processes, "read its memory's map", !of_process("maps")),
-        tried(Promise::SetId, "make a setuid file", !makes_setuid(&at("temp/setuid"))),
-        tried(Promise::Pipes, "write into a named pipe", !appends(&at("home/pipe"))),
-        tried(Promise::Keys, "find a key in the environment", !keys),
-        tried(Promise::Secrets, "read a key in ~/.ssh", fs::read(at("home/.ssh/key")).is_err()),
-        tried(Promise::Settings, "append to .git/config", !appends(&settings)),
-        tried(
-            Promise::Metadata,
-            "change the mode of a file",
-            fs::set_permissions(at("home/notes"), mode).is_err(),
-        ),
+        (Promise::TeamDirectory, "append to a file of the team directory", appends(&team.join("journal"))),
+        (Promise::TeamDirectory, "make a file there", makes(&team.join("new"))),
+        (Promise::TeamDirectory, "rename it", fs::rename(team, at("work/moved")).is_ok()),
+        (Promise::Outside, "make a file in the home directory", makes(&at("home/new"))),
+        (Promise::Outside, "append to one", appends(&at("home/notes"))),
+        (Promise::Outside, "append to a file in the shared memory of the machine", writes_memory),
+        (Promise::Commands, "make a Unix socket", opens_socket),
+        (Promise::Processes, "signal a process", signals),
+        (Promise::Processes, "read its environment", of_process("environ")),
+        (Promise::Processes, "read its memory's map", of_process("maps")),
+        (Promise::SetId, "make a setuid file", makes_setuid()),
+        (Promise::Pipes, "write into a named pipe", appends(&at("home/pipe"))),
+        (Promise::Keys, "find a key in the environment", has_key),
+        (Promise::Secrets, "read a key in ~/.ssh", reads(&at("home/.ssh/key"))),
+        (Promise::Settings, "append to .git/config", appends(&at("work/.git/config"))),
+        (Promise::Metadata, "change the mode of a file", sets_mode(&at("home/notes"), 0o600)),
     ]
 }
 
-/// Tries it in the directory where a command may write in every case.
-fn makes_setuid(path: &Path) -> bool {
-    let mode = PermissionsExt::from_mode(0o4700);
-    OpenOptions::new().write(true).create_new(true).open(path).is_ok()
-        && fs::set_permissions(path, mode).is_ok()
-}
-
 /// An address of a network that is for documents only (RFC 5737): nothing is sent there.
-fn without_network() -> Vec<Attack> {
+fn without_network() -> Vec<Attempt> {
     let reached = UdpSocket::bind("0.0.0.0:0").and_then(|socket| socket.connect("192.0.2.1:9"));
-    vec![tried(Promise::Network, "find a way to another machine", reached.is_err())]
+    vec![(Promise::Network, "find a way to another machine", reached.is_ok())]
 }

@@ -2,65 +2,64 @@
 //! the team directory when the command has ended.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Write};
 use std::path::Path;
-use std::sync::Arc;
 
 use rustix::fs::OFlags;
-use teamd_shared::name::Name;
-use teamd_shared::team_dir::{DirError, TeamDir, TeamPath};
+use teamd_shared::team_dir::{DirError, TeamPath};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout_at};
 
-use super::shim_handle::{ShimHandle, Surroundings};
-use super::{CommandCall, GRACE, cannot_start, check_length, log, log_notes};
+use super::shim_handle::ShimHandle;
+use super::{log, log_notes};
 use crate::sandbox::Policy;
+use crate::shim::Job;
+use crate::tools::ToolboxConfig;
 
 /// The commands in the background, each watched by a task. If this is dropped, they are ended.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(in crate::tools) struct Background {
-    team_dir: Arc<TeamDir>,
-    name: Name,
     tasks: JoinSet<()>,
     /// Dropped to end the commands.
     running: watch::Sender<()>,
-    /// The number of the next command.
-    next: u32,
+    /// The number of the last command.
+    last: u32,
 }
 
 impl Background {
-    /// Makes the list, empty.
-    pub(in crate::tools) fn new(team_dir: Arc<TeamDir>, name: Name) -> Self {
-        Self { team_dir, name, tasks: JoinSet::new(), running: watch::Sender::new(()), next: 1 }
-    }
-
     /// Starts a command; returns what the model is told: its number and where its output goes.
+    ///
+    /// # Errors
+    /// The system's error.
     pub(in crate::tools) fn start(
         &mut self,
-        surroundings: &Surroundings,
+        config: &ToolboxConfig,
+        job: &Job,
         temp: &Path,
-        job: CommandCall<'_>,
-    ) -> Result<String, String> {
-        check_length(job.command)?;
-        let (id, mut kept) = self.new_log().map_err(|error| error.to_string())?;
+    ) -> io::Result<String> {
+        let (id, mut kept) = self.new_log(config).map_err(io::Error::other)?;
         let file = format!("background-{id}.log");
-        let cannot = |error: io::Error| {
-            format!("cannot make the log {file} of a command in {}: {error}", temp.display())
-        };
-        let log = log::make(&temp.join(&file), &mut kept).map_err(cannot)?;
-        let output = log.try_clone().map_err(cannot)?.into();
-        let shim = ShimHandle::start(surroundings, job, output, true);
-        let shim = shim.map_err(|error| cannot_start(surroundings, &error))?;
-        let running = self.running.subscribe();
+        let mut log = log::make(&temp.join(&file), &mut kept)
+            .map_err(|error| io::Error::other(format!("cannot make its log {file}: {error}")))?;
+        let mut shim = ShimHandle::start(job, &config.liveness_lock, log.try_clone()?.into())?;
+        let mut running = self.running.subscribe();
         self.tasks.spawn(async move {
-            watch(shim, running).await;
-            if let Err(error) = log::keep(&log, &mut kept) {
+            let report = tokio::select! {
+                report = shim.ended() => report,
+                _ = running.changed() => {
+                    shim.end();
+                    shim.ended().await
+                }
+            };
+            log_notes(&report);
+            tracing::debug!("a command in the background ended: {report:?}");
+            let said = writeln!(log, "\n{}", report.as_log_line());
+            if let Err(error) = said.and_then(|()| log::keep(&log, &mut kept)) {
                 tracing::error!("cannot keep the output of the command {id} in the background: {error}");
             }
         });
         // As the next command sees it.
-        let shown = job.policy.map_or(temp, Policy::temp_inside).join(&file);
+        let shown = job.order.policy.as_ref().map_or(temp, Policy::temp_inside).join(&file);
         Ok(format!(
             "started in the background as {id}; its output goes to {} (look at it with `tail`). It ends at the latest \
              with this worker, or when the gate closes.",
@@ -69,22 +68,21 @@ impl Background {
     }
 
     /// Makes the file in which the next output is kept. While it is there, no later incarnation takes the same number.
-    fn new_log(&mut self) -> Result<(u32, File), DirError> {
+    fn new_log(&mut self, config: &ToolboxConfig) -> Result<(u32, File), DirError> {
         loop {
-            let id = self.next;
-            let at = TeamPath::background_log(&self.name, &id.to_string());
+            self.last += 1;
+            let at = TeamPath::background_log(&config.name, &self.last.to_string());
             let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::EXCL;
-            self.next += 1;
-            match self.team_dir.open_file(&at, flags) {
+            match config.team_dir.open_file(&at, flags) {
                 Err(error) if error.io_kind() == Some(io::ErrorKind::AlreadyExists) => {}
-                made => return made.map(|file| (id, file)),
+                made => return made.map(|file| (self.last, file)),
             }
         }
     }
 
     /// Ends all commands and what they started; returns when that is gone. May be dropped and called again.
     pub(in crate::tools) async fn end(&mut self) {
-        self.running = watch::Sender::new(());
+        self.running = watch::Sender::default();
         while let Some(ended) = self.tasks.join_next().await {
             if let Err(error) = ended {
                 tracing::error!("cannot tell how a command in the background ended: {error}");
@@ -97,23 +95,4 @@ impl Background {
         while self.tasks.try_join_next().is_some() {}
         !self.tasks.is_empty()
     }
-}
-
-/// Waits for the end of a command, and ends it when it is told to, or when its [`Background`] is gone.
-async fn watch(mut shim: ShimHandle, mut running: watch::Receiver<()>) {
-    let ended = tokio::select! {
-        ended = shim.ended() => ended,
-        _ = running.changed() => {
-            shim.end();
-            if let Ok(ended) = timeout_at(Instant::now() + GRACE, shim.ended()).await {
-                ended
-            } else {
-                tracing::warn!("a shim did not end its command in {} s", GRACE.as_secs());
-                shim.kill();
-                shim.ended().await
-            }
-        }
-    };
-    log_notes(&ended);
-    tracing::debug!("a command in the background ended: {ended:?}");
 }

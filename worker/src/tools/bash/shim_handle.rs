@@ -6,25 +6,23 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use teamd_shared::mutant;
 
 use nix::sys::signal::{SigSet, SigmaskHow};
 use rustix::net::Shutdown;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process};
-use teamd_shared::environment::Environment;
-use teamd_shared::member::Bounds;
+use teamd_shared::mutant;
 use tokio::io::AsyncReadExt;
 use tokio::net::UnixStream;
 use tokio::signal::unix::{Signal as SignalStream, SignalKind, signal};
+use tokio::time::{Instant, sleep_until};
 
-use super::CommandCall;
-use crate::cgroup::OwnCgroup;
-use crate::shim::{self, ExitCause, Order, Report, sweep};
-use crate::variables::Variables;
+use crate::shim::{self, ExitCause, Job, Report, sweep};
+
+/// How long a shim may take to end a command before it is killed, and the worker does it in its place.
+const GRACE: Duration = Duration::from_secs(5);
 
 /// How long a report may be, in bytes: a shim writes one short line.
 const MAX_REPORT: usize = 64 << 10;
@@ -36,30 +34,9 @@ fn shims() -> MutexGuard<'static, Vec<Pid>> {
     SHIMS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a command runs with.
-#[derive(Debug)]
-pub(in crate::tools) struct Surroundings {
-    pub(in crate::tools) workspace: PathBuf,
-    pub(in crate::tools) environment: Environment,
-    pub(in crate::tools) bounds: Bounds,
-    /// Where it runs, if there is a cgroup.
-    pub(in crate::tools) cgroup: Option<Arc<OwnCgroup>>,
-    /// The transcript, locked: each shim shares the lock.
-    pub(in crate::tools) liveness_lock: File,
-}
-
-/// How a command ended. Nothing of it is left either way.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::tools) enum Ended {
-    /// As the shim says.
-    Reported(Report),
-    /// The shim was killed, by the command or by the worker.
-    ShimLost,
-}
-
 /// A shim that is not reaped. If it is dropped, the lifeline closes and the shim ends the command.
 #[derive(Debug)]
-pub(in crate::tools) struct ShimHandle {
+pub(super) struct ShimHandle {
     child: Child,
     channel: UnixStream,
     heard: Vec<u8>,
@@ -68,62 +45,56 @@ pub(in crate::tools) struct ShimHandle {
     reaped: bool,
     /// Made before the shim, so that no child's end is missed.
     child_ended: SignalStream,
+    /// When the shim must have ended the command: it can be stopped or hindered, and the worker cannot.
+    deadline: Option<Instant>,
+    /// Whether the shim was asked to end the command, and must be killed next.
+    asked: bool,
 }
 
 impl ShimHandle {
-    /// Starts a shim and its command. If the output is a log, the shim writes behind it how the command ended.
-    pub(in crate::tools) fn start(
-        surroundings: &Surroundings,
-        job: CommandCall<'_>,
-        output: OwnedFd,
-        is_log: bool,
-    ) -> io::Result<Self> {
-        // The shim would say it later, and less well.
-        surroundings.workspace.metadata()?;
-        if let Some(cgroup) = &surroundings.cgroup {
-            cgroup.enter()?;
-        }
+    /// Starts a shim and its command.
+    pub(super) fn start(job: &Job, liveness_lock: &File, output: OwnedFd) -> io::Result<Self> {
         let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
         ours.set_nonblocking(true)?;
         let channel = UnixStream::from_std(ours)?;
         let child_ended = signal(SignalKind::child())?;
-        let variables = Variables::of(surroundings.environment.variables());
-        let variables = match job.policy {
-            Some(policy) => variables.with("TMPDIR", policy.temp_inside().as_os_str()),
-            None => variables,
-        };
-        let order = Order {
-            timeout: job.timeout.map(Duration::from_secs_f64),
-            log: is_log,
-            bounds: surroundings.bounds,
-            policy: job.policy.cloned(),
-        };
-        let job = shim::Job::new(order, variables, &surroundings.workspace, job.command.as_ref())?;
         let mut command = job.program(shim::SUBCOMMAND)?;
-        command.stdin(Stdio::from(surroundings.liveness_lock.try_clone()?));
+        command.stdin(Stdio::from(liveness_lock.try_clone()?));
         if mutant::is_on("shim-without-lock") {
             command.stdin(Stdio::null());
         }
         command.stdout(Stdio::from(OwnedFd::from(theirs))).stderr(Stdio::from(output));
+        let deadline = job.order.timeout.map(|timeout| Instant::now() + timeout + GRACE);
         // Held until the pid is known: a sweep between the two would take the shim for an orphan.
         let mut shims = shims();
         let child = spawn_with_signals_blocked(&mut command)?;
         shims.push(Pid::from_child(&child));
-        Ok(Self { child, channel, heard: Vec::new(), closed: false, reaped: false, child_ended })
+        let heard = Vec::new();
+        Ok(Self { child, channel, heard, closed: false, reaped: false, child_ended, deadline, asked: false })
     }
 
-    /// Asks the shim to end the command; wakes it if the command has stopped it.
-    pub(in crate::tools) fn end(&self) {
-        if let Err(errno) = rustix::net::shutdown(&self.channel, Shutdown::Write) {
-            // It has ended already.
-            tracing::debug!("cannot close a lifeline: {errno}");
+    /// Asks the shim to end the command, and wakes it if the command has stopped it. The second time, and if it takes too
+    /// long, the shim is killed: what it leaves is swept up by [`ShimHandle::ended`].
+    pub(super) fn end(&mut self) {
+        if self.asked {
+            if !self.reaped {
+                tracing::warn!("a shim did not end its command, and is killed");
+            }
+            self.signal(Signal::KILL);
+        } else {
+            if let Err(errno) = rustix::net::shutdown(&self.channel, Shutdown::Write) {
+                // It has ended already.
+                tracing::debug!("cannot close a lifeline: {errno}");
+            }
+            self.signal(Signal::CONT);
         }
-        self.signal(Signal::CONT);
+        self.asked = true;
+        self.deadline = Some(Instant::now() + GRACE);
     }
 
-    /// Kills a shim that does not end its command. What it leaves is swept up by [`ShimHandle::ended`].
-    pub(in crate::tools) fn kill(&self) {
-        self.signal(Signal::KILL);
+    /// Tells whether the shim was asked to end the command.
+    pub(super) fn is_asked(&self) -> bool {
+        self.asked
     }
 
     fn signal(&self, signal: Signal) {
@@ -136,7 +107,17 @@ impl ShimHandle {
     }
 
     /// Waits until the command and all that it started is gone. May be dropped and called again.
-    pub(in crate::tools) async fn ended(&mut self) -> Ended {
+    pub(super) async fn ended(&mut self) -> Report {
+        loop {
+            let Some(deadline) = self.deadline else { return self.gone().await };
+            tokio::select! {
+                report = self.gone() => return report,
+                () = sleep_until(deadline) => self.end(),
+            }
+        }
+    }
+
+    async fn gone(&mut self) -> Report {
         while !self.closed {
             let mut bytes = [0; 1024];
             match self.channel.read(&mut bytes).await {
@@ -151,15 +132,15 @@ impl ShimHandle {
             self.child_ended.recv().await;
         }
         let mut lines = self.heard.split(|&byte| byte == b'\n').rev();
-        let ended = lines.find_map(|line| serde_json::from_slice(line).ok());
-        let ended = ended.map_or(Ended::ShimLost, Ended::Reported);
+        let report = lines.find_map(|line| serde_json::from_slice(line).ok());
+        let report: Report = report.unwrap_or_else(|| Report::new(ExitCause::ShimLost));
         // One that failed may have left its command, as one that was killed has.
-        if matches!(&ended, Ended::Reported(report) if report.cause != ExitCause::Failed) {
-            return ended;
+        if !matches!(report.cause, ExitCause::Failed | ExitCause::ShimLost) {
+            return report;
         }
         loop {
             match sweep_orphans() {
-                Swept::Nothing => return ended,
+                Swept::Nothing => return report,
                 Swept::Gone => {}
                 Swept::Dying => {
                     self.child_ended.recv().await;

@@ -6,7 +6,7 @@ mod survivors;
 mod worker_ends;
 
 use crate::cgroup::OwnCgroup;
-use crate::tools::{Runs, Tools};
+use crate::tools::{LocalAction, Runs, Tools};
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};

@@ -4,7 +4,7 @@ use teamd_shared::member::Gate;
 
 use super::*;
 use crate::tools::shutdown_response::ShutdownResponse;
-use crate::tools::{Bash, Caller, LocalAction, TeamAction};
+use crate::tools::{Action, Bash, Call, Caller, LocalAction, TeamAction};
 
 fn parse(name: &str, input: Value) -> Call {
     Caller::Teammate.parse(name, &input).unwrap()

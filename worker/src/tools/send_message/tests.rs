@@ -103,11 +103,11 @@ fn no_line_is_written_to_an_unknown_or_ended_member_or_the_sender() {
 /// Sends to bob, whose entry in the roster changes between the append and the second look.
 fn send_while(changes: impl FnOnce(&Scene)) -> String {
     let team = team(&[("alice", "working"), ("bob", "idle")]);
-    let roster = Roster::load(team.outbox.dir()).unwrap().unwrap();
-    let bob = roster.member(&Name::new("bob").unwrap()).unwrap();
+    let before = Roster::load(team.outbox.dir()).unwrap().unwrap();
+    let bob = before.member(&Name::new("bob").unwrap()).unwrap();
     let line = append(&team.outbox, "bob", &bob.name, LETTER).unwrap();
     changes(&team);
-    check_delivery(&team.outbox, bob, line, &loaded(Roster::load(team.outbox.dir()))).unwrap_err()
+    check_delivery(&team.outbox, bob, line, &roster(Roster::load(team.outbox.dir()))).unwrap_err()
 }
 
 #[test]
@@ -179,7 +179,7 @@ fn a_repeated_call_whose_line_stands_in_the_inbox_writes_no_second_one() {
     assert_eq!(
         again,
         Outcome::ok(
-            "sent to carol; sent before the worker was restarted, and not a second time, to lead, bob (a teammate that \
+            "sent to carol; sent to lead, bob before the worker was restarted, and not a second time (a teammate that \
              ended or was spawned afresh since may not have read it)"
         )
     );
@@ -212,7 +212,7 @@ fn a_broadcast_reaches_the_lead_and_all_others_who_run() {
 #[tokio::test]
 async fn a_broadcast_leaves_room_for_others_after_each_receiver() {
     let team = team(&[("alice", "working"), ("bob", "idle"), ("carol", "idle")]);
-    let mut sending = std::pin::pin!(broadcast(&team.outbox, LETTER));
+    let mut sending = std::pin::pin!(send_message(&team.outbox, ALL, LETTER));
     for reached in [["lead"].as_slice(), &["lead", "bob"], &["lead", "bob", "carol"]] {
         let polled = std::future::poll_fn(|context| Poll::Ready(sending.as_mut().poll(context))).await;
         assert!(polled.is_pending());
@@ -230,7 +230,7 @@ async fn what_becomes_of_a_broadcast_is_told_from_a_second_look_at_the_roster() 
     for second in [true, false] {
         let mut members = names.map(as_they_were);
         write_roster(team.outbox.dir(), &members);
-        let mut sending = std::pin::pin!(broadcast(&team.outbox, LETTER));
+        let mut sending = std::pin::pin!(send_message(&team.outbox, ALL, LETTER));
         for _ in ["lead", "bob", "carol", "dave", "erin"] {
             let polled = std::future::poll_fn(|context| Poll::Ready(sending.as_mut().poll(context))).await;
             assert!(polled.is_pending());
@@ -256,7 +256,7 @@ async fn what_becomes_of_a_broadcast_is_told_from_a_second_look_at_the_roster() 
             assert!(told.starts_with("sent to lead; the message is in the inbox of bob"), "{told}");
             assert!(
                 told.contains(
-                    "in the inbox of erin, but whether it reads the message cannot be seen: cannot look up"
+                    "in the inbox of erin, but whether it reads the message cannot be seen: cannot read the roster"
                 ),
                 "{told}"
             );

@@ -15,7 +15,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::{ResolvedPath, Workspace, cannot, must_be_file};
+use super::{Purpose, ResolvedPath, Workspace, cannot, must_be_file};
 
 impl Workspace {
     /// Puts a new file into a place.
@@ -43,14 +43,24 @@ impl Workspace {
         }
         written
     }
+
+    /// Removes what a worker has left that was killed while it wrote this file.
+    pub(in crate::tools) fn clear_up(&self, path: &str) -> Result<(), String> {
+        let place = self.find(path, Purpose::Change)?;
+        remove_leftover(&place.parent, &self.temporary).map_err(cannot("clear up beside", path))
+    }
+}
+
+fn remove_leftover(parent: &OwnedFd, temporary: &str) -> rustix::io::Result<()> {
+    match unlinkat(parent, temporary, AtFlags::empty()) {
+        Err(Errno::NOENT) => Ok(()),
+        other => other,
+    }
 }
 
 /// Makes the new file under its temporary name, in the place of what a killed worker may have left.
 fn make(parent: &OwnedFd, temporary: &str) -> rustix::io::Result<OwnedFd> {
-    match unlinkat(parent, temporary, AtFlags::empty()) {
-        Ok(()) | Err(Errno::NOENT) => {}
-        Err(errno) => return Err(errno),
-    }
+    remove_leftover(parent, temporary)?;
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     openat(parent, temporary, flags, Mode::from_raw_mode(0o666))
 }

@@ -4,7 +4,6 @@ use std::task::Poll;
 
 use super::*;
 use crate::tools::sleep::Sleep;
-use crate::tools::toolbox::CallState;
 
 #[tokio::test]
 async fn the_result_is_what_the_command_wrote_and_how_it_ended() {
@@ -161,7 +160,7 @@ async fn flood_entry() {
 async fn a_flood_leaves_room_for_others_after_each_piece() {
     let mut scratch = Scratch::new();
     let mut running = scratch.start("head -c 1000000 /dev/zero; touch written; sleep 1000");
-    let CallState::Bash(command) = &mut running.state else { panic!("not started") };
+    let Running::Bash(command) = &mut running else { panic!("not started") };
     rustix::pipe::fcntl_setpipe_size(command.pipe.as_fd(), 1 << 20).unwrap();
     until(|| scratch.path("written").exists()).await;
     // The runtime has to have looked at the pipe once.

@@ -125,6 +125,12 @@ fn readers_see_the_old_file_or_the_new_one() {
 fn what_a_killed_call_has_left_is_removed_by_the_next() {
     let scratch = ScratchWorkspace::new();
     let left = scratch.workspace.temporary.clone();
+    // By the next incarnation, which knows the call that was broken off.
+    scratch.put(&format!("a/{left}"), "half a fi");
+    scratch.workspace.clear_up("a/b.txt").unwrap();
+    scratch.workspace.clear_up("a/b.txt").unwrap();
+    scratch.is_tidy();
+    // By the next call beside it.
     scratch.put(&left, "half a fi");
     scratch.write("c.txt", "whole").unwrap();
     assert_eq!(scratch.get("c.txt"), "whole");
@@ -132,5 +138,6 @@ fn what_a_killed_call_has_left_is_removed_by_the_next() {
     // Something else in that place is not removed.
     fs::create_dir(scratch.path(&left)).unwrap();
     assert!(scratch.write("d.txt", "whole").unwrap_err().starts_with("cannot write d.txt"));
+    assert!(scratch.workspace.clear_up("d.txt").is_err());
     fs::remove_dir(scratch.path(&left)).unwrap();
 }

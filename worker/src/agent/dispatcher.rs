@@ -4,13 +4,13 @@
 
 use std::future::Future;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use teamd_shared::control::{Command, ToWorker};
 use teamd_shared::member::Waiting;
 use teamd_shared::watch::SLOW_TICK;
-use tokio::signal::unix::Signal;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 use crate::agent::connection::{Heard, Link, Reply, Unanswered};
@@ -35,30 +35,6 @@ enum Event {
     Time,
 }
 
-/// The signals that end the worker.
-#[derive(Debug)]
-pub(crate) enum Terminations {
-    /// As the system sends them.
-    Sent(Signal),
-    /// As a simulation sends them.
-    #[cfg(test)]
-    Simulated(tokio::sync::mpsc::UnboundedReceiver<()>),
-}
-
-impl Terminations {
-    /// Waits for the next one. Dropping the future loses nothing.
-    pub(crate) async fn recv(&mut self) {
-        let came = match self {
-            Self::Sent(signal) => signal.recv().await,
-            #[cfg(test)]
-            Self::Simulated(terminations) => terminations.recv().await,
-        };
-        if came.is_none() {
-            std::future::pending().await
-        }
-    }
-}
-
 /// What is served all the time.
 #[derive(Debug)]
 pub(crate) struct Dispatcher<T = Toolbox> {
@@ -66,7 +42,8 @@ pub(crate) struct Dispatcher<T = Toolbox> {
     pub(crate) link: Link,
     pub(crate) mailbox: Mailbox,
     pub(crate) toolbox: T,
-    pub(crate) terminate: Terminations,
+    /// Notified by each SIGTERM.
+    pub(crate) terminate: Arc<Notify>,
     /// The pause of the moment in which the model waits for its service, if it has one.
     pub(crate) pauses: Option<watch::Receiver<Option<Waiting>>>,
     /// What the times of the state count from.
@@ -113,11 +90,8 @@ impl<T: Tools> Dispatcher<T> {
 
     /// Asks the daemon for something, as the lead agent, and serves until it answers, or the state stops that.
     pub(crate) async fn ask(&mut self, command: Command) -> Result<Reply, Why> {
-        let (tag, answer) = self.link.ask(command);
-        let asked = self.run_until(tokio::time::timeout(PATIENCE, answer)).await;
-        self.link.give_up(tag);
-        // One that does not answer is as good as lost; only this link drops the other end.
-        asked.map(|answer| answer.ok().and_then(Result::ok).unwrap_or(Err(Unanswered::Lost)))
+        let asked = self.ask_while(command, tokio::time::sleep(PATIENCE)).await;
+        asked.map(|reply| reply.unwrap_or(Err(Unanswered::Lost)))
     }
 
     /// As [`Dispatcher::ask`], however long the answer takes; none if something else is over before.
@@ -130,6 +104,7 @@ impl<T: Tools> Dispatcher<T> {
         let waiting = async {
             tokio::select! {
                 biased;
+                // Only this link drops the other end.
                 answer = answer => Some(answer.unwrap_or(Err(Unanswered::Lost))),
                 () = over => None,
             }
@@ -167,7 +142,7 @@ impl<T: Tools> Dispatcher<T> {
         // after each of the others: nothing is lost by waiting.
         tokio::select! {
             biased;
-            () = terminate.recv() => Event::Terminate,
+            () = terminate.notified() => Event::Terminate,
             () = toolbox.end_background(), if state.must_end_background() => Event::BackgroundEnded,
             heard = link.next() => Event::Heard(heard),
             pause = next_pause(pauses) => Event::Pause(pause),
@@ -236,12 +211,7 @@ impl<T: Tools> Dispatcher<T> {
     pub(crate) fn fetch(&mut self) {
         self.tick = Instant::now() + SLOW_TICK;
         self.mailbox.fetch();
-        self.state.mail(self.mailbox.mail(), self.now());
-        self.state.rest(self.mailbox.has_unseen());
-        self.state.spoken_to(self.mailbox.holds_message_of_person());
-        if self.mailbox.holds_request_for_plan() {
-            self.state.plan_wanted();
-        }
+        self.state.arrived(self.mailbox.arrived(), self.now());
     }
 }
 

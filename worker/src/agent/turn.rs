@@ -5,12 +5,11 @@ use teamd_shared::member::Gate;
 use teamd_shared::message::{AnsweredBy, Body, LEAD};
 use teamd_shared::name::Name;
 use teamd_shared::request::Status;
-use teamd_shared::transcript::{Block, Event as Entry};
+use teamd_shared::transcript::{Block, Event};
 
 use crate::agent::session::{Session, stands};
 use crate::agent::transcript::TranscriptError;
 use crate::core::plan::{self, Submission};
-use crate::core::replay::{calls_of, closing};
 use crate::core::state::{AnswerOutcome, End, PlanOutcome, ShutdownAnswer, Why};
 use crate::model::{Answer, Compaction, ModelError};
 use crate::tools::{Action, AfterCrash, Call, LocalAction, Outcome, PlanApproval, Runs, Tools};
@@ -47,8 +46,7 @@ impl<T: Tools> Session<T> {
     fn record_usage(&mut self) -> Result<(), TranscriptError> {
         let usage = self.model.take_unrecorded();
         if !usage.is_nothing() {
-            self.record(&Entry::Charged { usage })?;
-            self.dispatcher.state.count_usage(usage);
+            self.record(Event::Charged { usage })?;
         }
         Ok(())
     }
@@ -61,8 +59,7 @@ impl<T: Tools> Session<T> {
         }
         let told = format!("{error} (hint: {})", error.hint());
         tracing::error!("no answer: {told}");
-        self.closing = told;
-        self.dispatcher.state.failed();
+        self.dispatcher.state.failed(told);
     }
 
     /// Puts a summary in the place of the beginning of the conversation.
@@ -72,8 +69,7 @@ impl<T: Tools> Session<T> {
         self.record_usage()?;
         match came {
             Ok(Ok(Compaction { summary, kept, usage })) => {
-                self.record(&Entry::Compacted { summary, kept, usage })?;
-                self.dispatcher.state.count_usage(usage);
+                self.record(Event::Compacted { summary, kept, usage })?;
                 self.dispatcher.state.dropped();
             }
             // Nothing is cut: the service may be there again for the next piece of work.
@@ -94,20 +90,13 @@ impl<T: Tools> Session<T> {
                 *request_id = (name == "plan_approval").then(|| self.ids.request());
             }
         }
-        self.closing = closing(&content, cut);
-        self.calls = calls_of(&content);
-        self.record(&Entry::Answer { content, usage, cut, length })?;
-        self.dispatcher.state.count_usage(usage);
-        if !self.calls.is_empty() {
-            self.transcript.sync()?;
-        }
-        self.dispatcher.state.answered(!self.calls.is_empty());
-        Ok(())
+        self.record(Event::Answer { content, usage, cut, length })?;
+        if self.dispatcher.state.work.calls.is_empty() { Ok(()) } else { self.transcript.sync() }
     }
 
     /// Runs the next call.
     pub(crate) async fn call(&mut self) -> Result<(), TranscriptError> {
-        let Some(next) = self.calls.front() else { return Ok(()) };
+        let Some(next) = self.dispatcher.state.work.calls.front() else { return Ok(()) };
         let (message_id, request_id, repeated) = (next.message_id, next.request_id.clone(), next.repeated);
         let Call { activity, action } = match self.caller.parse(&next.name, &next.input) {
             Ok(call) => call,
@@ -125,8 +114,7 @@ impl<T: Tools> Session<T> {
             Action::AnswerShutdown(response) => self.answer_shutdown(response, message_id, repeated),
             Action::SubmitPlan(PlanApproval { plan }) => {
                 let request_id = request_id.unwrap_or_else(|| self.ids.request());
-                self.dispatcher.state.planning(request_id.clone());
-                self.submission = Some(Submission { plan, message_id, request_id });
+                self.dispatcher.state.planning(Submission { plan, message_id, request_id });
                 Ok(())
             }
         }
@@ -148,12 +136,11 @@ impl<T: Tools> Session<T> {
 
     /// Records the result of the call that is next, or runs.
     pub(crate) fn end_call(&mut self, outcome: Outcome) -> Result<(), TranscriptError> {
-        if let Some(ended) = self.calls.pop_front() {
-            let Outcome { content, is_error } = outcome;
-            self.record(&Entry::Result { tool_use_id: ended.id, content, is_error })?;
-        }
         self.dispatcher.state.background(self.dispatcher.toolbox.has_background());
-        self.dispatcher.state.call_ended(!self.calls.is_empty());
+        if let Some(ended) = self.dispatcher.state.work.calls.front() {
+            let (tool_use_id, Outcome { content, is_error }) = (ended.id.clone(), outcome);
+            self.record(Event::Result { tool_use_id, content, is_error })?;
+        }
         // What has arrived reaches the model with this result, whenever the watch may say so.
         self.dispatcher.fetch();
         Ok(())
@@ -175,23 +162,26 @@ impl<T: Tools> Session<T> {
 
     /// Gives every call without a result one that says why it does not run.
     pub(crate) fn skip(&mut self, why: &Why) -> Result<(), TranscriptError> {
-        let submission = self.submission.take();
-        if let Some(submission) = &submission {
-            self.dispatcher.link.settle(&submission.request_id);
+        let told = self.broken_off(why);
+        if self.settle_plan() || self.dispatcher.state.is_answering() {
+            self.end_call(Outcome::error(format!("no reply: {told}")))?;
         }
-        if submission.is_some() || self.dispatcher.state.is_answering() {
-            self.end_call(Outcome::error(format!("no reply: {}", self.broken_off(why))))?;
+        self.end_calls(&format!("not run: {told}"))?;
+        self.dispatcher.state.drop_answer();
+        Ok(())
+    }
+
+    /// Gives every call without a result this one.
+    fn end_calls(&mut self, told: &str) -> Result<(), TranscriptError> {
+        while !self.dispatcher.state.work.calls.is_empty() {
+            self.end_call(Outcome::error(told))?;
         }
-        while !self.calls.is_empty() {
-            self.end_call(Outcome::error(format!("not run: {}", self.broken_off(why))))?;
-        }
-        self.dispatcher.state.skipped();
         Ok(())
     }
 
     /// Writes the line of the plan, unless an earlier incarnation has written it, and submits it.
     pub(crate) fn submit_plan(&mut self) -> Result<(), TranscriptError> {
-        let Some(Submission { plan, message_id, request_id }) = self.submission.clone() else {
+        let Some(Submission { plan, message_id, request_id }) = self.dispatcher.state.plan().cloned() else {
             return Ok(());
         };
         let incarnation = Some(self.incarnation);
@@ -209,26 +199,26 @@ impl<T: Tools> Session<T> {
 
     /// Chooses other ids: those of the plan belong to another request.
     pub(crate) fn renumber_plan(&mut self) {
-        if let Some(before) = self.submission.take() {
-            self.dispatcher.link.settle(&before.request_id);
-            let submission = before.renumbered();
-            self.dispatcher.state.planning(submission.request_id.clone());
-            self.submission = Some(submission);
+        self.settle_plan();
+        if let Some(plan) = self.dispatcher.state.plan().cloned() {
+            self.dispatcher.state.planning(plan.renumbered());
         }
+    }
+
+    /// Submits the plan no more; returns whether there is one.
+    fn settle_plan(&self) -> bool {
+        let plan = self.dispatcher.state.plan();
+        plan.inspect(|plan| self.dispatcher.link.settle(&plan.request_id)).is_some()
     }
 
     /// Tells the model what became of its plan; the calls behind one that was not approved are refused.
     pub(crate) fn resolve(&mut self, verdict: &PlanOutcome) -> Result<(), TranscriptError> {
-        if let Some(submission) = self.submission.take() {
-            self.dispatcher.link.settle(&submission.request_id);
-        }
+        self.settle_plan();
         self.end_call(plan::result_of(verdict))?;
-        if !matches!(verdict, PlanOutcome::Decided { status: Status::Approved, .. }) {
-            while !self.calls.is_empty() {
-                self.end_call(Outcome::error(plan::BEHIND_A_REJECTED))?;
-            }
+        match verdict {
+            PlanOutcome::Decided { status: Status::Approved, .. } => Ok(()),
+            _ => self.end_calls(plan::BEHIND_A_REJECTED),
         }
-        Ok(())
     }
 
     /// Goes on with what the daemon made of an answer to a shutdown; the model is told of its own.

@@ -4,8 +4,8 @@ use teamd_shared::id::RequestId;
 use teamd_shared::request::Status;
 use uuid::Uuid;
 
-use crate::core::replay::ToolUse;
 use crate::core::state::PlanOutcome;
+use crate::core::work::ToolUse;
 use crate::tools::{Action, Call, Caller, Outcome, PlanApproval};
 
 /// What the calls are told that stand behind a rejected plan.

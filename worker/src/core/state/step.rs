@@ -6,7 +6,7 @@ use teamd_shared::id::RequestId;
 use teamd_shared::message::IdleReason;
 use teamd_shared::request::Status;
 
-use super::{At, Mail, PendingPlan, ShutdownAnswer, State, SubmissionState};
+use super::{At, Mail, PendingPlan, ShutdownAnswer, State, SubmissionProgress};
 
 /// What to do next.
 #[derive(Debug, Clone, PartialEq)]
@@ -42,7 +42,7 @@ pub(crate) enum Step {
         /// The request.
         request_id: RequestId,
         /// Why the runtime answers.
-        because: ApprovalReason,
+        reason: String,
     },
     /// Go on with what the daemon made of an answer.
     Settle(ShutdownAnswer),
@@ -92,19 +92,6 @@ pub(crate) enum End {
     Unknown(String),
 }
 
-/// Why the runtime answers a shutdown.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) enum ApprovalReason {
-    /// There is no work.
-    Idle,
-    /// The turn ended without an answer.
-    TurnEnded,
-    /// The turn is suspended by a plan.
-    Suspended,
-    /// The model did not answer in time (seconds).
-    Overdue(f64),
-}
-
 /// What became of a plan.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum PlanOutcome {
@@ -130,7 +117,7 @@ impl State {
         if let Some(answer) = &self.answer {
             return if answer.outcome.is_some() { Step::Settle(answer.clone()) } else { WAIT };
         }
-        match self.at {
+        match self.work.at {
             At::Done(reason) => return Step::Finish(reason),
             At::Call | At::PendingPlan(_) if self.interrupted => return Step::Skip(Why::Interrupted),
             At::Turn { .. } if self.interrupted => return Step::Finish(IdleReason::Interrupted),
@@ -142,15 +129,15 @@ impl State {
         if let Some(approve) = self.approve(now) {
             return approve;
         }
-        match &self.at {
-            At::Idle if self.mail == Mail::None || self.settles(now) => self.wait(now),
+        match &self.work.at {
+            At::Idle if self.arrived.mail == Mail::None || self.settles(now) => self.wait(now),
             At::Idle => Step::TakeIn,
-            At::Turn { .. } if self.turns >= self.limits.turns => Step::Finish(IdleReason::MaxTurns),
-            At::Turn { .. } if self.limits.tokens.is_some_and(|most| self.spent >= most) => {
+            At::Turn { .. } if self.work.turns >= self.limits.turns => Step::Finish(IdleReason::MaxTurns),
+            At::Turn { .. } if self.limits.tokens.is_some_and(|most| self.work.spent >= most) => {
                 Step::Finish(IdleReason::MaxTokens)
             }
             // After the limits: what arrives when one is reached begins the next piece of work.
-            At::Turn { .. } if self.mail != Mail::None => Step::TakeIn,
+            At::Turn { .. } if self.arrived.mail != Mail::None => Step::TakeIn,
             At::Turn { results } => self.show(*results).unwrap_or(Step::Think),
             At::Call => Step::Call,
             At::PendingPlan(plan) => self.plan_step(plan, now),
@@ -164,13 +151,13 @@ impl State {
         if let Some(end) = &self.end {
             return Hold::Stop(Why::Ends(end.clone()));
         }
-        match (&self.at, &self.shutdown) {
+        match (&self.work.at, &self.shutdown) {
             (At::Thinking { .. } | At::Calling { .. } | At::Asking, _) if self.interrupted => {
                 Hold::Stop(Why::Interrupted)
             }
             (At::Asking, Some(_)) => Hold::Stop(Why::Asked),
             // The person who is asked says something else first, and must be heard.
-            (At::Asking, None) if self.spoken_to => Hold::Stop(Why::SpokenTo),
+            (At::Asking, None) if self.arrived.of_person => Hold::Stop(Why::SpokenTo),
             (At::Thinking { .. }, _) if self.release => Hold::Stop(Why::Released),
             (At::Thinking { .. }, Some(shutdown)) => match shutdown.decide_by.max(shutdown.not_before) {
                 over if now >= over => Hold::Stop(Why::Overdue),
@@ -181,7 +168,7 @@ impl State {
     }
 
     fn ending(&self, end: &End) -> Step {
-        match self.at {
+        match self.work.at {
             At::Call | At::Calling { .. } | At::Asking | At::PendingPlan(_) => {
                 Step::Skip(Why::Ends(end.clone()))
             }
@@ -194,19 +181,19 @@ impl State {
     fn approve(&self, now: Duration) -> Option<Step> {
         let shutdown = self.shutdown.as_ref().filter(|shutdown| now >= shutdown.not_before)?;
         let overdue = now >= shutdown.decide_by;
-        let because = match self.at {
+        let reason = match self.work.at {
             // It is read first, but a worker that gets news without a pause answers all the same.
-            At::Idle if self.mail == Mail::News && !overdue => return None,
-            At::Idle if self.mail == Mail::Work && shutdown.mail_first => return None,
-            At::Idle if shutdown.shown => ApprovalReason::TurnEnded,
-            At::Idle => ApprovalReason::Idle,
-            At::PendingPlan(_) => ApprovalReason::Suspended,
+            At::Idle if self.arrived.mail == Mail::News && !overdue => return None,
+            At::Idle if self.arrived.mail == Mail::Work && shutdown.mail_first => return None,
+            At::Idle if shutdown.shown => "the turn ended without an answer".to_owned(),
+            At::Idle => "idle".to_owned(),
+            At::PendingPlan(_) => "waiting for a verdict on its plan".to_owned(),
             At::Turn { .. } | At::Call if overdue => {
-                ApprovalReason::Overdue(shutdown.directive.decide_within)
+                format!("no answer within {} s", shutdown.directive.decide_within)
             }
             _ => return None,
         };
-        Some(Step::Approve { request_id: shutdown.directive.request_id.clone(), because })
+        Some(Step::Approve { request_id: shutdown.directive.request_id.clone(), reason })
     }
 
     /// The model learns of a shutdown together with results, so that work that came before it has begun.
@@ -217,10 +204,14 @@ impl State {
     }
 
     fn plan_step(&self, plan: &PendingPlan, now: Duration) -> Step {
-        let verdict = self.directive.verdict.as_ref().filter(|verdict| verdict.request_id == plan.request_id);
+        let verdict = self
+            .directive
+            .verdict
+            .as_ref()
+            .filter(|verdict| verdict.request_id == plan.submission.request_id);
         // Unless it is recorded for this incarnation, it expired with the one that had submitted it; the conversation goes on, and
         // so does its plan, which an incarnation between may have submitted under another id.
-        let of_this_incarnation = matches!(plan.submission, SubmissionState::Recorded(_));
+        let of_this_incarnation = matches!(plan.progress, SubmissionProgress::Recorded(_));
         if !of_this_incarnation && verdict.is_some_and(|verdict| verdict.status == Status::Expired) {
             return Step::RenumberPlan;
         }
@@ -228,16 +219,16 @@ impl State {
             let feedback = verdict.feedback.clone();
             return Step::Resolve(PlanOutcome::Decided { status: verdict.status, feedback });
         }
-        match &plan.submission {
+        match &plan.progress {
             // Nothing that an open gate let through may run when the plan is recorded.
-            SubmissionState::Nothing if self.background => self.wait(now),
-            SubmissionState::Nothing => Step::SubmitPlan,
-            SubmissionState::Submitted | SubmissionState::Recorded(Status::Pending) => self.wait(now),
-            SubmissionState::Recorded(status) => {
+            SubmissionProgress::Nothing if self.background => self.wait(now),
+            SubmissionProgress::Nothing => Step::SubmitPlan,
+            SubmissionProgress::Submitted | SubmissionProgress::Recorded(Status::Pending) => self.wait(now),
+            SubmissionProgress::Recorded(status) => {
                 Step::Resolve(PlanOutcome::Decided { status: *status, feedback: String::new() })
             }
-            SubmissionState::Taken => Step::RenumberPlan,
-            SubmissionState::Refused(why) => Step::Resolve(PlanOutcome::Refused(why.clone())),
+            SubmissionProgress::Taken => Step::RenumberPlan,
+            SubmissionProgress::Refused(why) => Step::Resolve(PlanOutcome::Refused(why.clone())),
         }
     }
 

@@ -7,8 +7,12 @@ mod shutdowns;
 
 use std::time::Duration;
 
+use serde_json::json;
 use teamd_shared::control::PlanVerdict;
 use teamd_shared::member::Doing;
+use teamd_shared::name::Name;
+use teamd_shared::transcript::{Block, Event, Usage};
+use uuid::Uuid;
 
 use super::*;
 
@@ -40,13 +44,83 @@ fn judges(seq: u64, status: Status) -> Directive {
 }
 
 fn at(at: At) -> State {
+    state_of(at, 1, 0, Mail::None)
+}
+
+fn state_of(at: At, turns: u32, spent: u64, mail: Mail) -> State {
+    let mut work = Work::new(Name::new("alice").unwrap());
+    (work.at, work.turns, work.spent) = (at, turns, spent);
     let limits = Budget { turns: 3, tokens: Some(1000) };
-    let usage = Usage::default();
-    State::new(
-        Beginning { at, turns: 1, spent: 0, limits, usage, mail: Mail::None, rest: false },
-        directive(1),
-        NOW,
-    )
+    State::new(work, limits, Arrived { mail, ..Arrived::default() }, directive(1), NOW)
+}
+
+fn plan(request_id: &str) -> Submission {
+    Submission { plan: "drop it".to_owned(), message_id: Uuid::from_u128(1), request_id: id(request_id) }
+}
+
+fn call() -> Block {
+    let (id, name, input) = ("call-1".to_owned(), "bash".to_owned(), json!({}));
+    Block::ToolUse { id, name, input, message_id: None, request_id: None }
+}
+
+/// What the session does with a state.
+impl State {
+    fn takes_in(&mut self, work: bool, rest: bool) {
+        let messages = vec![json!({"type": "message", "from": "lead", "content": "do it"})];
+        self.taken_in(rest);
+        if work {
+            self.follow(&Event::Messages { messages });
+        }
+    }
+
+    fn answered(&mut self, calls: bool) {
+        let content = if calls { vec![call()] } else { Vec::new() };
+        self.follow(&Event::Answer { content, usage: Usage::default(), cut: None, length: None });
+    }
+
+    fn call_ended(&mut self, more: bool) {
+        if more {
+            let turns = self.work.turns;
+            self.answered(true);
+            self.work.turns = turns;
+        }
+        let tool_use_id = if more { "another" } else { "call-1" }.to_owned();
+        self.follow(&Event::Result { tool_use_id, content: String::new(), is_error: false });
+    }
+
+    fn skips(&mut self) {
+        self.drop_answer();
+        self.call_ended(false);
+    }
+
+    fn shown(&mut self) {
+        self.follow(&Event::Asked { request_id: id("s1"), reason: "tidy".to_owned() });
+    }
+
+    fn count_usage(&mut self, usage: Usage) {
+        self.follow(&Event::Charged { usage });
+    }
+
+    fn finished(&mut self, idle_reason: IdleReason, told: &str) {
+        let (content, message_id) = (told.to_owned(), Uuid::from_u128(2));
+        self.follow(&Event::Idle { idle_reason, content, message_id });
+    }
+
+    fn mail(&mut self, mail: Mail, now: Duration) {
+        self.arrived(Arrived { mail, ..self.arrived }, now);
+    }
+
+    fn rest(&mut self, rest: bool) {
+        self.arrived.rest = rest;
+    }
+
+    fn spoken_to(&mut self, of_person: bool) {
+        self.arrived.of_person = of_person;
+    }
+
+    fn plan_wanted(&mut self) {
+        self.arrived(Arrived { plan_request: true, ..self.arrived }, NOW);
+    }
 }
 
 fn calling(gated: bool) -> At {
@@ -55,7 +129,7 @@ fn calling(gated: bool) -> At {
 
 fn planning() -> State {
     let mut state = at(At::Call);
-    state.planning(id("p1"));
+    state.planning(plan("p1"));
     state
 }
 
@@ -95,8 +169,8 @@ fn show() -> Step {
     Step::Show { request_id: id("s1"), reason: "tidy".to_owned() }
 }
 
-fn approve(because: ApprovalReason) -> Step {
-    Step::Approve { request_id: id("s1"), because }
+fn approve(reason: &str) -> Step {
+    Step::Approve { request_id: id("s1"), reason: reason.to_owned() }
 }
 
 fn skip(why: Why) -> Step {
@@ -110,7 +184,7 @@ fn row(known: &str, change: impl Fn(&mut State), [idle, fresh, results, call, pl
     let done = Step::Finish(IdleReason::Available);
     let expected = [idle, fresh, results, WAIT, call, WAIT, done, plan];
     for ((step, expected), place) in each(change).iter().zip(&expected).zip(places()) {
-        assert_eq!(step, expected, "{known}, at {:?}", place.at);
+        assert_eq!(step, expected, "{known}, at {:?}", place.work.at);
     }
 }
 
@@ -125,7 +199,7 @@ fn mail_is_taken_in_before_the_model_is_asked() {
 
 #[test]
 fn a_shutdown_is_answered_where_there_is_no_work_and_shown_with_results() {
-    let (idle, suspended) = (|| approve(ApprovalReason::Idle), || approve(ApprovalReason::Suspended));
+    let (idle, suspended) = (|| approve("idle"), || approve("waiting for a verdict on its plan"));
     let asked = |state: &mut State| state.directive(asks(2), NOW);
     row("a shutdown", asked, [idle(), Step::Think, show(), Step::Call, suspended()]);
     for mail in [Mail::News, Mail::Work] {
@@ -143,7 +217,7 @@ fn a_shutdown_is_answered_where_there_is_no_work_and_shown_with_results() {
     let cells = [idle(), Step::TakeIn, Step::TakeIn, Step::Call, suspended()];
     row("a shutdown, mail behind it", behind, cells);
     let over = |state: &mut State| state.directive(asks(2), NOW - WITHIN);
-    let late = || approve(ApprovalReason::Overdue(30.0));
+    let late = || approve("no answer within 30 s");
     row("a shutdown whose time is over", over, [idle(), late(), late(), late(), suspended()]);
 }
 
@@ -203,7 +277,7 @@ fn a_model_call_is_dropped_for_what_cannot_wait_and_a_tool_call_only_by_the_lead
 #[test]
 fn news_alone_start_no_turn() {
     let mut state = at(At::Idle);
-    state.taken_in(false, false);
+    state.takes_in(false, false);
     assert_eq!(state.next(NOW), WAIT);
 }
 
@@ -213,7 +287,7 @@ fn a_dropped_model_call_leaves_no_trace() {
         let mut state = at(At::Turn { results });
         state.thinking();
         state.dropped();
-        assert_eq!((&state.at, state.turns), (&At::Turn { results }, 1));
+        assert_eq!((&state.work.at, state.work.turns), (&At::Turn { results }, 1));
     }
 }
 
@@ -270,12 +344,12 @@ fn what_teammates_say_at_the_end_of_their_work_is_taken_in_together() {
     state.mail(Mail::Soon, NOW + Duration::from_secs(1));
     assert_eq!(state.next(NOW + Duration::from_secs(1)), Step::Wait { until: Some(settled) });
     assert_eq!(state.next(settled), Step::TakeIn);
-    state.taken_in(true, false);
+    state.takes_in(true, false);
     assert_eq!(state.next(settled), Step::Think);
     // Once it is taken in, what comes next waits anew.
     let mut state = at(At::Idle);
     state.mail(Mail::Soon, NOW);
-    state.taken_in(false, false);
+    state.takes_in(false, false);
     state.mail(Mail::Soon, settled);
     assert_eq!(state.next(settled), Step::Wait { until: Some(settled + Duration::from_secs(2)) });
     // What is work takes the others along; and a worker in a turn reads all with the next results.
@@ -288,7 +362,7 @@ fn what_teammates_say_at_the_end_of_their_work_is_taken_in_together() {
     let mut state = at(At::Idle);
     state.mail(Mail::Soon, NOW);
     state.directive(asks(2), NOW);
-    assert_eq!(state.next(NOW), approve(ApprovalReason::Idle));
+    assert_eq!(state.next(NOW), approve("idle"));
 }
 
 #[test]

@@ -36,7 +36,7 @@ fn a_plan_closes_the_gate_and_is_named_when_no_background_command_runs() {
     let mut state = at(At::Call);
     state.background(true);
     assert!(!state.must_end_background());
-    state.planning(id("p1"));
+    state.planning(plan("p1"));
     assert_eq!((state.gate(), state.next(NOW)), (Gate::Closed, WAIT));
     assert!(state.must_end_background());
     state.background(false);
@@ -71,7 +71,7 @@ fn a_plan_whose_id_is_taken_gets_another_and_one_that_is_refused_ends() {
     state.submitted();
     state.refused(&id("p1"), "taken".to_owned(), true);
     assert_eq!(state.next(NOW), Step::RenumberPlan);
-    state.planning(id("p2"));
+    state.planning(plan("p2"));
     // Its line was lost: it is written again, but not for ever.
     for _ in 0..=REWRITES {
         assert_eq!(state.next(NOW), Step::SubmitPlan);
@@ -97,7 +97,7 @@ fn a_plan_that_expired_with_an_earlier_incarnation_is_renumbered_although_it_is_
     for (mut state, told) in [(planning(), "nothing"), (submitted(), "submitted"), (taken(), "taken")] {
         state.directive(judges(2, Status::Expired), NOW);
         assert_eq!(state.next(NOW), Step::RenumberPlan, "{told}");
-        state.planning(id("p2"));
+        state.planning(plan("p2"));
         assert_eq!(state.next(NOW), Step::SubmitPlan);
     }
 }

@@ -57,7 +57,7 @@ fn perform(
                 prop_assert!(until.is_none_or(|until| until > now), "a wait that is over");
                 return Ok(false);
             }
-            Step::TakeIn => state.taken_in(state.mail == Mail::Work, false),
+            Step::TakeIn => state.takes_in(state.arrived.mail == Mail::Work, false),
             Step::Show { .. } => state.shown(),
             Step::Think => {
                 prop_assert_eq!(*open, 0, "a model call although calls have no result");
@@ -66,14 +66,14 @@ fn perform(
             Step::Call => {
                 prop_assert!(*open > 0);
                 let gated = state.gate() == Gate::Open;
-                if *open == 2 { state.planning(id("p1")) } else { state.calling("bash".to_owned(), gated) }
+                if *open == 2 { state.planning(plan("p1")) } else { state.calling("bash".to_owned(), gated) }
             }
             Step::Skip(_) => {
                 *open = 0;
-                state.skipped();
+                state.skips();
             }
             Step::SubmitPlan => state.submitted(),
-            Step::RenumberPlan => state.planning(id("p2")),
+            Step::RenumberPlan => state.planning(plan("p2")),
             Step::Resolve(_) => {
                 *open -= 1;
                 state.call_ended(*open > 0);
@@ -122,7 +122,7 @@ proptest! {
                 }
                 Move::Interrupt => state.interrupt(),
                 Move::Later(seconds) => now += Duration::from_secs(seconds),
-                Move::ActivityEnds => match state.at {
+                Move::ActivityEnds => match state.work.at {
                     At::Thinking { .. } if matches!(state.hold(now), Hold::Stop(_)) => state.dropped(),
                     At::Thinking { .. } => {
                         open = turn % 4;

@@ -8,7 +8,7 @@ fn mail_that_came_before_a_shutdown_is_worked_on_and_the_model_asked_with_the_re
     state.mail(Mail::Work, NOW);
     state.directive(asks(2), NOW);
     assert_eq!(state.next(NOW), Step::TakeIn);
-    state.taken_in(true, false);
+    state.takes_in(true, false);
     assert_eq!(state.next(NOW), Step::Think);
     state.thinking();
     state.answered(true);
@@ -22,7 +22,7 @@ fn mail_that_came_before_a_shutdown_is_worked_on_and_the_model_asked_with_the_re
     assert_eq!(state.next(NOW), Step::Finish(IdleReason::Available));
     state.finished(IdleReason::Available, "");
     state.mail(Mail::Work, NOW);
-    assert_eq!(state.next(NOW), approve(ApprovalReason::TurnEnded));
+    assert_eq!(state.next(NOW), approve("the turn ended without an answer"));
 }
 
 #[test]
@@ -30,21 +30,21 @@ fn more_mail_than_one_look_finds_is_taken_in_before_the_incarnation_ends() {
     let mut state = at(At::Idle);
     state.mail(Mail::Work, NOW);
     state.directive(asks(2), NOW);
-    state.taken_in(true, true);
-    state.at = At::Idle;
+    state.takes_in(true, true);
+    state.work.at = At::Idle;
     state.mail(Mail::Work, NOW);
     assert_eq!(state.next(NOW), Step::TakeIn);
 }
 
 #[test]
 fn behind_more_news_than_one_look_finds_there_may_be_mail_that_is_taken_in_first() {
-    for (rest, expected) in [(true, Step::TakeIn), (false, approve(ApprovalReason::Idle))] {
+    for (rest, expected) in [(true, Step::TakeIn), (false, approve("idle"))] {
         let mut state = at(At::Idle);
         state.mail(Mail::News, NOW);
         state.rest(rest);
         state.directive(asks(2), NOW);
         assert_eq!(state.next(NOW), Step::TakeIn);
-        state.taken_in(false, rest);
+        state.takes_in(false, rest);
         state.rest(false);
         state.mail(Mail::Work, NOW);
         assert_eq!(state.next(NOW), expected);
@@ -78,7 +78,7 @@ fn what_the_runtime_approved_ends_the_answer() {
     state.recorded(&id("s1"), Status::Approved);
     state.settled(NOW);
     assert_eq!(state.next(NOW), skip(Why::Released));
-    state.skipped();
+    state.skips();
     assert_eq!(state.next(NOW), Step::Leave(End::Approved));
 }
 
@@ -115,7 +115,7 @@ fn a_refused_answer_is_given_again_a_little_later_while_the_word_calls_it_pendin
     assert!(matches!(state.next(NOW), Step::Settle(_)));
     state.settled(NOW);
     let Step::Wait { until: Some(later) } = state.next(NOW) else { panic!("{:?}", state.next(NOW)) };
-    assert_eq!(state.next(later), approve(ApprovalReason::Idle));
+    assert_eq!(state.next(later), approve("idle"));
     state.directive(directive(3), NOW);
     assert_eq!(state.next(later), WAIT);
 }
@@ -126,7 +126,7 @@ fn an_answer_that_could_not_be_written_is_tried_again_a_little_later() {
     state.directive(asks(2), NOW);
     state.answer_failed(NOW);
     let Step::Wait { until: Some(later) } = state.next(NOW) else { panic!("{:?}", state.next(NOW)) };
-    assert_eq!(state.next(later), approve(ApprovalReason::Idle));
+    assert_eq!(state.next(later), approve("idle"));
 }
 
 #[test]
@@ -156,9 +156,9 @@ fn a_worker_with_news_without_a_pause_answers_when_the_time_is_over() {
     state.directive(asks(2), NOW);
     assert_eq!(state.next(NOW), Step::TakeIn);
     for passed in [Duration::ZERO, WITHIN / 2] {
-        state.taken_in(false, true);
+        state.takes_in(false, true);
         state.mail(Mail::News, NOW + passed);
         assert_eq!(state.next(NOW + passed), Step::TakeIn, "after {passed:?}");
     }
-    assert_eq!(state.next(NOW + WITHIN), approve(ApprovalReason::Idle));
+    assert_eq!(state.next(NOW + WITHIN), approve("idle"));
 }

@@ -16,9 +16,11 @@ mod stream;
 use serde_json::{Map, Value, json};
 
 use super::catalog::max_output;
+use super::draft::Draft;
+use super::events::ServerEvent;
 use super::failure::Failure;
 use super::settings::Key;
-use super::wire::{AnswerReader, Wire, name, object};
+use super::wire::{Wire, name, object};
 use crate::model::prompt::{Part, Prompt, Role, Tool, Turn};
 
 /// How many bytes of a request count as a token: so few that the estimate of a prompt is rather too high.
@@ -147,8 +149,8 @@ impl Wire for Anthropic {
         body
     }
 
-    fn reader(&self) -> Box<dyn AnswerReader> {
-        Box::<stream::AnthropicReader>::default()
+    fn read(&self, event: &ServerEvent, draft: &mut Draft) -> Result<(), Failure> {
+        stream::read(event, draft)
     }
 
     fn adapt(&mut self, failure: &Failure) -> bool {

@@ -10,6 +10,7 @@
 mod anthropic;
 mod catalog;
 mod client;
+mod draft;
 mod events;
 mod explain;
 mod failure;
@@ -38,13 +39,14 @@ use tokio::time::Instant;
 
 use super::prompt::{Part, Prompt};
 use super::{Answer, ModelError};
+use draft::Piece;
 use explain::{explain, no_answer};
 use failure::Failure;
-use http::Http;
 use overload::Overload;
 use pieces::Pieces;
 use settings::Settings;
-use wire::{Piece, Wire};
+use waits::Waits;
+use wire::Wire;
 
 /// How long all attempts and pauses for one prompt may take together, in however many pieces its answer comes: after
 /// that, no failure is followed by another attempt. An answer that comes has no limit.
@@ -72,7 +74,10 @@ pub(crate) enum Progress<'a> {
 #[derive(Debug)]
 pub(crate) struct Service {
     wire: Box<dyn Wire>,
-    http: Http,
+    settings: Settings,
+    /// Built at the first request: a worker that only waits does not touch its pages.
+    client: Option<Client>,
+    waits: Waits,
     overload: Overload,
     /// What an answer has cost that has not ended, or never will.
     unrecorded: Usage,
@@ -91,18 +96,24 @@ impl Service {
                 Box::new(openai::OpenAi::new(&settings.model, settings.is_default_base))
             }
         };
-        let overload = Overload::new(Arc::clone(access.dir), &settings.service());
-        Ok(Self { wire, http: Http::new(settings), overload, unrecorded: Usage::default() })
+        Ok(Self {
+            wire,
+            client: None,
+            waits: Waits::new(settings.silence),
+            overload: Overload::new(Arc::clone(access.dir), &settings.service()),
+            settings,
+            unrecorded: Usage::default(),
+        })
     }
 
     /// Returns how many tokens a prompt and its answer may have together.
     pub(crate) fn window(&self) -> u64 {
-        self.http.settings.window
+        self.settings.window
     }
 
     /// Returns where the pause of the moment stands, while a prompt is asked.
     pub(crate) fn pauses(&self) -> watch::Receiver<Option<Waiting>> {
-        self.http.waits.subscribe()
+        self.waits.subscribe()
     }
 
     /// Takes out what answers have cost that came to nothing, since it was taken out last.
@@ -161,7 +172,11 @@ impl Service {
         before: &str,
         heard: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Piece, ModelError> {
-        let client = self.http.client()?;
+        let client = match self.client.take() {
+            Some(client) => client,
+            None => client::build(&self.settings)?,
+        };
+        let client = self.client.insert(client).clone();
         let mut failed = 0;
         loop {
             self.wait_out_overload(began, failed).await?;
@@ -184,14 +199,14 @@ impl Service {
             }
             failed += 1;
             let Some(wait) = retry::pause(&failure, failed, began.elapsed(), random()) else {
-                return Err(explain(&failure, &self.http.settings, failed));
+                return Err(explain(&failure, &self.settings, failed));
             };
             if failure.is_overload() {
                 self.overload.leave_alone_for(failure.retry_after.unwrap_or(wait));
             }
             let seconds = wait.as_secs_f64();
             tracing::warn!("{}: attempt {failed} failed: {failure}; again in {seconds:.1} s", self.name());
-            self.http.waits.sleep(wait, &failure.brief()).await;
+            self.waits.sleep(wait, &failure.brief()).await;
         }
     }
 
@@ -200,10 +215,10 @@ impl Service {
         while let Some(left) = self.overload.left() {
             let Some(wait) = retry::wait_for(left, began.elapsed(), random()) else {
                 let last = format!("it asks to be left alone for {}", format_duration(left));
-                return Err(no_answer(&self.http.settings, failed, &last));
+                return Err(no_answer(&self.settings, failed, &last));
             };
             tracing::info!("{} is overloaded: waiting {:.1} s", self.name(), wait.as_secs_f64());
-            self.http.waits.sleep(wait, "overloaded; the team leaves it alone").await;
+            self.waits.sleep(wait, "overloaded; the team leaves it alone").await;
         }
         Ok(())
     }
@@ -216,7 +231,11 @@ impl Service {
     ) -> Result<Piece, Failure> {
         let body = self.wire.body(prompt).to_string();
         let asked = body.len();
-        let mut piece = self.http.exchange(client, self.wire.as_ref(), body, heard).await?;
+        let url = client::below(&self.settings.base, self.wire.path());
+        let headers = client::headers(self.wire.as_ref(), self.settings.key.as_ref());
+        let request = client.post(url).headers(headers).body(body);
+        let exchanged = http::exchange(request, self.wire.as_ref(), &self.waits, heard).await;
+        let mut piece = exchanged.map_err(|failure| failure.sanitized(|text| self.settings.scrub(text)))?;
         let answer = &mut piece.answer;
         ids::make_unique(&mut answer.content, prompt.turns);
         if answer.usage == Usage::default() {
@@ -226,7 +245,7 @@ impl Service {
     }
 
     fn name(&self) -> String {
-        format!("{}:{}", self.http.settings.provider.as_str(), self.http.settings.model)
+        format!("{}:{}", self.settings.provider.as_str(), self.settings.model)
     }
 }
 

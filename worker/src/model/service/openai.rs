@@ -7,9 +7,11 @@ mod stream;
 
 use serde_json::{Map, Value, json};
 
+use super::draft::Draft;
+use super::events::ServerEvent;
 use super::failure::Failure;
 use super::settings::Key;
-use super::wire::{AnswerReader, Wire, name, object};
+use super::wire::{Wire, name, object};
 use crate::model::prompt::{Part, Prompt, Role, Tool, Turn};
 
 /// The wire format of one model.
@@ -96,8 +98,8 @@ impl Wire for OpenAi {
         Value::Object(body)
     }
 
-    fn reader(&self) -> Box<dyn AnswerReader> {
-        Box::<stream::OpenAiReader>::default()
+    fn read(&self, event: &ServerEvent, draft: &mut Draft) -> Result<(), Failure> {
+        stream::read(event, draft)
     }
 
     fn adapt(&mut self, failure: &Failure) -> bool {

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use teamd_shared::transcript::{Block, Usage};
 
-use super::wire::Piece;
+use super::draft::Piece;
 use crate::model::prompt::{Part, Role, Turn};
 use crate::model::{Answer, ModelError};
 

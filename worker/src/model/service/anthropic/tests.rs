@@ -79,15 +79,16 @@ data: {"type":"message_stop"}
 
 fn read(chunks: &[&[u8]]) -> Result<(Answer, String), Failure> {
     let mut events = EventReader::default();
-    let mut reader = Anthropic::new("x", 200_000).reader();
+    let (wire, mut draft) = (Anthropic::new("x", 200_000), Draft::default());
     let mut heard = String::new();
     for chunk in chunks {
         for event in events.push(chunk).unwrap() {
-            heard += &reader.event(&event)?;
+            wire.read(&event, &mut draft)?;
+            heard += &std::mem::take(&mut draft.heard);
         }
     }
-    match reader.draft().is_complete() {
-        true => Ok((reader.end().answer, heard)),
+    match draft.is_complete() {
+        true => Ok((draft.end().answer, heard)),
         false => Err(cut_off()),
     }
 }
@@ -185,9 +186,9 @@ fn how_an_answer_ended_is_told() {
 fn an_answer_that_is_paused_is_told_from_one_that_has_ended() {
     for (reason, paused) in [("pause_turn", true), ("end_turn", false), ("max_tokens", false)] {
         let body = json!({"content": [{"type": "text", "text": "so"}], "stop_reason": reason});
-        let mut reader = Anthropic::new("x", 200_000).reader();
-        reader.event(&whole(&body)).unwrap();
-        let piece = reader.end();
+        let (wire, mut draft) = (Anthropic::new("x", 200_000), Draft::default());
+        wire.read(&whole(&body), &mut draft).unwrap();
+        let piece = draft.end();
         assert_eq!((piece.paused, piece.answer.cut.is_some()), (paused, reason == "max_tokens"));
     }
 }
@@ -233,13 +234,14 @@ fn an_answer_in_one_piece_is_read_as_well() {
     let body = json!({"type": "message", "content": [
         {"type": "text", "text": "hello"}, {"type": "tool_use", "id": "t", "name": "bash", "input": {"command": "x"}}],
         "stop_reason": "tool_use", "usage": {"input_tokens": 3, "output_tokens": 4}});
-    let mut reader = Anthropic::new("x", 200_000).reader();
-    assert_eq!(reader.event(&whole(&body)).unwrap(), "hello");
-    let answer = reader.end().answer;
+    let (wire, mut draft) = (Anthropic::new("x", 200_000), Draft::default());
+    wire.read(&whole(&body), &mut draft).unwrap();
+    assert_eq!(draft.heard, "hello");
+    let answer = draft.end().answer;
     assert_eq!(answer.content[1], call("t", "bash", json!({"command": "x"})));
     assert_eq!(answer.usage.output_tokens, 4);
     let error = json!({"type": "error", "error": {"type": "api_error", "message": "oops"}});
-    assert!(Anthropic::new("x", 200_000).reader().event(&whole(&error)).is_err());
+    assert!(Anthropic::new("x", 200_000).read(&whole(&error), &mut Draft::default()).is_err());
 }
 
 fn turn(role: Role, parts: Vec<Part>) -> Turn {

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use crate::agent::connection::{Heard, Link, Reply, Unanswered};
 use crate::agent::mailbox::Mailbox;
-use crate::core::state::{End, Hold, State, Why};
+use crate::core::state::{End, State, Why};
 use crate::tools::{Toolbox, Tools};
 
 /// How many events are served before the next step.
@@ -64,10 +64,7 @@ impl<T: Tools> Dispatcher<T> {
     pub(crate) async fn run_until<O>(&mut self, activity: impl Future<Output = O>) -> Result<O, Why> {
         let mut activity = pin!(activity);
         loop {
-            let until = match self.state.hold(self.now()) {
-                Hold::Stop(why) => return Err(why),
-                Hold::Go { until } => until,
-            };
+            let until = self.state.hold(self.now())?;
             tokio::select! {
                 biased;
                 output = &mut activity => return Ok(output),

@@ -28,9 +28,6 @@ const MAX_TAKEN: usize = 64;
 /// Likewise, in bytes: an entry of the transcript stays of a size that can be written and read.
 const MAX_TAKEN_BYTES: u64 = 1 << 20;
 
-/// How often a watch is armed again on an inbox that is deleted each time.
-const TRIES: usize = 8;
-
 /// How the inbox is watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Waking {
@@ -158,20 +155,17 @@ impl Mailbox {
     /// Sees that what stands at the path is watched, before it is read: whatever takes its place from then on wakes. Where
     /// that cannot be done, the daemon rings, which watches the folder.
     fn listen(&mut self) {
-        for _ in 0..TRIES {
-            let why: Box<dyn std::error::Error> = match self.watch.as_mut().map(Watch::rearm_if_needed) {
-                None | Some(Ok(_)) => return,
-                // The reader makes it again.
-                Some(Err(WatchError::Missing(_))) => match self.reader.follow_path() {
-                    Ok(()) => continue,
-                    Err(error) => error.into(),
-                },
-                Some(Err(error)) => error.into(),
-            };
-            tracing::warn!("{why}: the daemon is asked to ring");
-            break;
+        let Some(watch) = &mut self.watch else { return };
+        let mut armed = watch.rearm_if_needed();
+        if let Err(WatchError::Missing(_)) = armed {
+            // The reader makes it again, or says why it cannot.
+            drop(self.reader.follow_path());
+            armed = watch.rearm_if_needed();
         }
-        self.watch = None;
+        if let Err(error) = armed {
+            tracing::warn!("{error}: the daemon is asked to ring");
+            self.watch = None;
+        }
     }
 
     fn waiting_bytes(&self) -> u64 {

@@ -10,7 +10,7 @@ use teamd_shared::transcript::{Block, Event};
 use crate::agent::session::{Session, stands};
 use crate::agent::transcript::TranscriptError;
 use crate::core::plan::{self, Submission};
-use crate::core::state::{AnswerOutcome, End, PlanOutcome, ShutdownAnswer, Why};
+use crate::core::state::{End, PlanOutcome, ShutdownAnswer, Why};
 use crate::model::{Answer, Compaction, ModelError};
 use crate::tools::{Action, AfterCrash, Call, LocalAction, Outcome, PlanApproval, Runs, Tools};
 
@@ -231,17 +231,15 @@ impl<T: Tools> Session<T> {
             return Ok(());
         }
         self.end_call(match &answer.outcome {
-            Some(AnswerOutcome::Recorded(status)) if stands(answer.approve, *status) => {
-                Outcome::ok(match status {
-                    Status::Approved => "approved: you leave when the calls of this answer have run",
-                    _ => "rejected: the lead has your reason; go on with your work",
-                })
-            }
-            Some(AnswerOutcome::Recorded(status)) => Outcome::error(format!(
+            Some(Ok(status)) if stands(answer.approve, *status) => Outcome::ok(match status {
+                Status::Approved => "approved: you leave when the calls of this answer have run",
+                _ => "rejected: the lead has your reason; go on with your work",
+            }),
+            Some(Ok(status)) => Outcome::error(format!(
                 "your answer does not count: the request is {} already",
                 status.as_str()
             )),
-            Some(AnswerOutcome::Refused(why)) => Outcome::error(format!("your answer does not count: {why}")),
+            Some(Err(why)) => Outcome::error(format!("your answer does not count: {why}")),
             None => Outcome::error("your answer was not recorded"),
         })
     }

@@ -20,7 +20,7 @@ use crate::core::plan::Submission;
 use crate::core::work::Work;
 
 pub(super) use report::trouble;
-pub(crate) use step::{End, Hold, PlanOutcome, Step, Why};
+pub(crate) use step::{End, PlanOutcome, Step, Why};
 
 /// What the worker knows.
 #[derive(Debug, Clone)]
@@ -175,17 +175,9 @@ pub(crate) struct ShutdownAnswer {
     pub(crate) approve: bool,
     /// Who decided.
     pub(crate) by: AnsweredBy,
-    /// What the daemon made of it, once it has said so.
-    pub(crate) outcome: Option<AnswerOutcome>,
-}
-
-/// What the daemon made of an answer.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) enum AnswerOutcome {
-    /// The request stands so; an answer that came second finds the first one here.
-    Recorded(Status),
-    /// The answer changed nothing.
-    Refused(String),
+    /// What the daemon made of it, once it has said so: how the request stands (an answer that came second finds the first one
+    /// here), or why the answer changed nothing.
+    pub(crate) outcome: Option<Result<Status, String>>,
 }
 
 impl State {

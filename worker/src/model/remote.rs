@@ -5,7 +5,7 @@ use teamd_shared::transcript::{Event, Usage, text_of};
 
 use super::compaction::{self, Room};
 use super::conversation::Conversation;
-use super::prompt::{Prompt, Tool, Turn};
+use super::prompt::{Prompt, ToolText, Turn};
 use super::service::Service;
 use super::{Answer, ModelError, Progress};
 
@@ -20,7 +20,7 @@ pub(crate) struct Persona {
     /// The system's instructions.
     pub(crate) system: String,
     /// What it may call.
-    pub(crate) tools: Vec<Tool>,
+    pub(crate) tools: Vec<ToolText>,
 }
 
 impl Persona {
@@ -29,7 +29,7 @@ impl Persona {
     }
 
     fn bytes(&self) -> usize {
-        let tool = |tool: &Tool| tool.name.len() + tool.description.len() + tool.input.to_string().len();
+        let tool = |tool: &ToolText| tool.name.len() + tool.description.len() + tool.input.to_string().len();
         self.system.len() + self.tools.iter().map(tool).sum::<usize>()
     }
 }
@@ -99,11 +99,11 @@ impl Remote {
     pub(crate) async fn compact(&mut self, budget: Option<u64>) -> Result<Compaction, ModelError> {
         let turns = self.conversation.turns().into_owned();
         let mut answer = match self.room.refused {
-            false => self.summarise(&compaction::question(&turns), budget).await,
+            false => self.summarise(&compaction::question(turns.clone()), budget).await,
             true => Err(ModelError::TooLong(String::new())),
         };
         if let Err(ModelError::TooLong(_)) = answer {
-            let question = compaction::short_question(&turns, self.room.for_short_question());
+            let question = compaction::short_question(turns, self.room.for_short_question());
             answer = self.summarise(&question, budget).await;
         }
         let (written, mut usage) = match answer {

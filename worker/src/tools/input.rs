@@ -51,7 +51,7 @@ pub(super) fn parse<T: Input>(input: &Value) -> Result<Call, String> {
 }
 
 /// Describes a tool to a model, without the keywords of its schema that tell a model nothing: each costs tokens in every call.
-pub(super) fn describe<T: Input>() -> prompt::Tool {
+pub(super) fn describe<T: Input>() -> prompt::ToolText {
     let mut settings = SchemaSettings::draft2020_12();
     settings.inline_subschemas = true;
     let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
@@ -72,7 +72,7 @@ pub(super) fn describe<T: Input>() -> prompt::Tool {
         required => required,
     };
     let input = json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false});
-    prompt::Tool { name: T::NAME, description, input }
+    prompt::ToolText { name: T::NAME, description, input }
 }
 
 /// Describes a call in a few words, on one line, at most 60 characters; control characters are shown.

@@ -2,13 +2,13 @@ use std::io::Write;
 
 use super::*;
 
-struct Scene {
+struct OwnInbox {
     _scratch: tempfile::TempDir,
     dir: Arc<TeamDir>,
     name: Name,
 }
 
-impl Scene {
+impl OwnInbox {
     fn new() -> Self {
         Self::of("alice")
     }
@@ -36,7 +36,7 @@ const GONE: &str = "{\"type\":\"teammate_terminated\",\"from\":\"teamd\",\"name\
 
 #[test]
 fn what_is_fetched_waits_until_it_is_taken() {
-    let scene = Scene::new();
+    let scene = OwnInbox::new();
     scene.write(HI);
     let mut mailbox = scene.open(Position::START);
     assert_eq!(mailbox.arrived().mail, Mail::Work);
@@ -50,7 +50,7 @@ fn what_is_fetched_waits_until_it_is_taken() {
 
 #[test]
 fn news_are_told_from_work() {
-    let scene = Scene::new();
+    let scene = OwnInbox::new();
     scene.write(GONE);
     let mut mailbox = scene.open(Position::START);
     assert_eq!(mailbox.arrived().mail, Mail::News);
@@ -61,7 +61,7 @@ fn news_are_told_from_work() {
 
 #[test]
 fn a_line_that_is_no_message_parts_the_messages_around_it() {
-    let scene = Scene::new();
+    let scene = OwnInbox::new();
     scene.write(&[HI, "nonsense\n", HI, GONE].concat());
     let taken = scene.open(Position::START).take();
     let [
@@ -78,7 +78,7 @@ fn a_line_that_is_no_message_parts_the_messages_around_it() {
 
 #[test]
 fn behind_a_repetition_nothing_is_left_to_read() {
-    let scene = Scene::new();
+    let scene = OwnInbox::new();
     let line = "{\"id\":\"01939b1e-0000-7000-8000-000000000001\",\"type\":\"message\",\"from\":\"user\",\"content\":\"hi\"}\n";
     scene.write(&line.repeat(2));
     let end = 2 * line.len() as u64;
@@ -97,7 +97,7 @@ fn behind_a_repetition_nothing_is_left_to_read() {
 
 #[test]
 fn a_truncated_inbox_is_told_and_read_from_its_beginning() {
-    let scene = Scene::new();
+    let scene = OwnInbox::new();
     scene.write(&HI.repeat(3));
     let mut mailbox = scene.open(Position::START);
     drop(mailbox.take());
@@ -111,7 +111,7 @@ fn a_truncated_inbox_is_told_and_read_from_its_beginning() {
 
 #[test]
 fn a_deleted_inbox_is_made_again() {
-    let scene = Scene::new();
+    let scene = OwnInbox::new();
     let mut mailbox = scene.open(Position::START);
     let path = scene.dir.path(&TeamPath::inbox(&scene.name));
     std::fs::remove_file(&path).unwrap();
@@ -127,7 +127,7 @@ const LONG: std::time::Duration = std::time::Duration::from_secs(20);
 
 #[test]
 fn what_takes_the_place_of_the_inbox_is_watched_before_it_is_read() {
-    let scene = Scene::new();
+    let scene = OwnInbox::new();
     let path = scene.dir.path(&TeamPath::inbox(&scene.name));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -156,7 +156,7 @@ fn what_takes_the_place_of_the_inbox_is_watched_before_it_is_read() {
 
 #[test]
 fn an_inbox_that_can_be_watched_no_more_wants_the_daemon_to_ring() {
-    let scene = Scene::new();
+    let scene = OwnInbox::new();
     let path = scene.dir.path(&TeamPath::inbox(&scene.name));
     let mut mailbox =
         Mailbox::open(Arc::clone(&scene.dir), &scene.name, Position::START, Vec::new(), Waking::Events)
@@ -179,7 +179,7 @@ fn an_inbox_that_can_be_watched_no_more_wants_the_daemon_to_ring() {
 
 #[test]
 fn an_inbox_that_is_not_watched_wants_the_daemon_to_ring() {
-    let scene = Scene::new();
+    let scene = OwnInbox::new();
     assert!(scene.open(Position::START).wants_ring());
     let open =
         |waking| Mailbox::open(Arc::clone(&scene.dir), &scene.name, Position::START, Vec::new(), waking);
@@ -194,7 +194,7 @@ fn an_inbox_that_is_not_watched_wants_the_daemon_to_ring() {
 
 #[test]
 fn what_is_not_for_the_lead_agent_is_passed_over() {
-    let scene = Scene::of("lead");
+    let scene = OwnInbox::of("lead");
     let own = "{\"type\":\"message\",\"from\":\"lead\",\"to\":\"user\",\"content\":\"hi\"}\n";
     scene.write(&format!("no message\n{own}{GONE}{own}"));
     let mut mailbox = scene.open(Position::START);
@@ -213,7 +213,7 @@ fn what_is_not_for_the_lead_agent_is_passed_over() {
 
 #[test]
 fn what_is_said_of_a_line_that_is_no_message_is_where_it_is_kept() {
-    let scene = Scene::new();
+    let scene = OwnInbox::new();
     scene.write("nonsense\n");
     let mut mailbox = scene.open(Position::START);
     let taken = mailbox.take();

@@ -11,8 +11,8 @@ use teamd_shared::request::Status;
 use teamd_shared::transcript::Event;
 
 use super::{
-    AnswerOutcome, Arrived, At, Budget, End, Mail, OpenShutdown, PendingPlan, REWRITES, ShutdownAnswer,
-    State, SubmissionProgress,
+    Arrived, At, Budget, End, Mail, OpenShutdown, PendingPlan, REWRITES, ShutdownAnswer, State,
+    SubmissionProgress,
 };
 use crate::core::plan::Submission;
 
@@ -42,7 +42,7 @@ impl State {
         if directive.release {
             self.release = true;
             if let Some(answer) = &mut self.answer {
-                answer.outcome.get_or_insert(AnswerOutcome::Recorded(Status::Approved));
+                answer.outcome.get_or_insert(Ok(Status::Approved));
             }
         }
         self.directive = directive;
@@ -57,7 +57,7 @@ impl State {
     /// The daemon has recorded an answer or a plan.
     pub(crate) fn recorded(&mut self, request_id: &RequestId, status: Status) {
         if let Some(answer) = self.answer.as_mut().filter(|answer| answer.request_id == *request_id) {
-            answer.outcome = Some(AnswerOutcome::Recorded(status));
+            answer.outcome = Some(Ok(status));
         } else if let Some(plan) = self.plan_mut(request_id) {
             plan.progress = SubmissionProgress::Recorded(status);
         }
@@ -66,7 +66,7 @@ impl State {
     /// The daemon does not count an answer or a plan; `taken`: its id belongs to another request.
     pub(crate) fn refused(&mut self, request_id: &RequestId, why: String, taken: bool) {
         if let Some(answer) = self.answer.as_mut().filter(|answer| answer.request_id == *request_id) {
-            answer.outcome = Some(AnswerOutcome::Refused(why));
+            answer.outcome = Some(Err(why));
         } else if let Some(plan) = self.plan_mut(request_id) {
             plan.lost += u32::from(!taken);
             plan.progress = match taken {
@@ -205,11 +205,11 @@ impl State {
     /// little later.
     pub(crate) fn settled(&mut self, now: Duration) {
         let Some(answer) = self.answer.take() else { return };
-        if let Some(AnswerOutcome::Refused(_)) = answer.outcome {
+        if let Some(Err(_)) = answer.outcome {
             self.answer_failed(now);
             return;
         }
-        if answer.outcome == Some(AnswerOutcome::Recorded(Status::Approved)) {
+        if answer.outcome == Some(Ok(Status::Approved)) {
             self.release = true;
             self.keep_calls = answer.by == AnsweredBy::Model;
         }

@@ -52,18 +52,6 @@ pub(crate) enum Step {
     Leave(End),
 }
 
-/// Whether what runs goes on.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Hold {
-    /// It does, at least until this time.
-    Go {
-        /// The time.
-        until: Option<Duration>,
-    },
-    /// It does not.
-    Stop(Why),
-}
-
 /// Why a call does not run, or not to its end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Why {
@@ -146,24 +134,27 @@ impl State {
         }
     }
 
-    /// Decides whether the model call or the tool call that runs goes on.
-    pub(crate) fn hold(&self, now: Duration) -> Hold {
+    /// Decides whether the model call or the tool call that runs goes on; returns the time until which it does in any case.
+    ///
+    /// # Errors
+    /// [`Why`] it does not.
+    pub(crate) fn hold(&self, now: Duration) -> Result<Option<Duration>, Why> {
         if let Some(end) = &self.end {
-            return Hold::Stop(Why::Ends(end.clone()));
+            return Err(Why::Ends(end.clone()));
         }
         match (&self.work.at, &self.shutdown) {
             (At::Thinking { .. } | At::Calling { .. } | At::Asking, _) if self.interrupted => {
-                Hold::Stop(Why::Interrupted)
+                Err(Why::Interrupted)
             }
-            (At::Asking, Some(_)) => Hold::Stop(Why::Asked),
+            (At::Asking, Some(_)) => Err(Why::Asked),
             // The person who is asked says something else first, and must be heard.
-            (At::Asking, None) if self.arrived.of_person => Hold::Stop(Why::SpokenTo),
-            (At::Thinking { .. }, _) if self.release => Hold::Stop(Why::Released),
+            (At::Asking, None) if self.arrived.of_person => Err(Why::SpokenTo),
+            (At::Thinking { .. }, _) if self.release => Err(Why::Released),
             (At::Thinking { .. }, Some(shutdown)) => match shutdown.decide_by.max(shutdown.not_before) {
-                over if now >= over => Hold::Stop(Why::Overdue),
-                later => Hold::Go { until: Some(later) },
+                over if now >= over => Err(Why::Overdue),
+                later => Ok(Some(later)),
             },
-            _ => Hold::Go { until: None },
+            _ => Ok(None),
         }
     }
 

@@ -249,23 +249,20 @@ fn a_model_call_is_dropped_for_what_cannot_wait_and_a_tool_call_only_by_the_lead
         state.hold(NOW)
     };
     let thinking = || At::Thinking { results: false };
-    let go = Hold::Go { until: None };
+    let go = Ok(None);
     type Change = fn(&mut State);
-    let rows: [(Change, Hold, Hold); 7] = [
+    type Held = Result<Option<Duration>, Why>;
+    let rows: [(Change, Held, Held); 7] = [
         (|_| {}, go.clone(), go.clone()),
         (|state| state.mail(Mail::Work, NOW), go.clone(), go.clone()),
-        (|state| state.directive(asks(2), NOW), Hold::Go { until: Some(NOW + WITHIN) }, go.clone()),
-        (|state| state.directive(asks(2), NOW - WITHIN), Hold::Stop(Why::Overdue), go.clone()),
-        (
-            |state| state.directive(Directive { release: true, ..directive(2) }, NOW),
-            Hold::Stop(Why::Released),
-            go,
-        ),
-        (State::interrupt, Hold::Stop(Why::Interrupted), Hold::Stop(Why::Interrupted)),
+        (|state| state.directive(asks(2), NOW), Ok(Some(NOW + WITHIN)), go.clone()),
+        (|state| state.directive(asks(2), NOW - WITHIN), Err(Why::Overdue), go.clone()),
+        (|state| state.directive(Directive { release: true, ..directive(2) }, NOW), Err(Why::Released), go),
+        (State::interrupt, Err(Why::Interrupted), Err(Why::Interrupted)),
         (
             |state| state.end(End::Terminated),
-            Hold::Stop(Why::Ends(End::Terminated)),
-            Hold::Stop(Why::Ends(End::Terminated)),
+            Err(Why::Ends(End::Terminated)),
+            Err(Why::Ends(End::Terminated)),
         ),
     ];
     for (row, (change, model, tool)) in rows.into_iter().enumerate() {
@@ -372,7 +369,7 @@ fn a_call_that_waits_for_a_person_yields_to_whatever_else_comes() {
         change(&mut state);
         (state.hold(NOW), state.next(NOW))
     };
-    let go = Hold::Go { until: None };
+    let go = Ok(None);
     assert_eq!(hold(|_| {}), (go.clone(), WAIT));
     assert_eq!(hold(|state| state.mail(Mail::Work, NOW)), (go, WAIT), "a teammate waits for its turn");
     for (change, why) in [
@@ -381,7 +378,7 @@ fn a_call_that_waits_for_a_person_yields_to_whatever_else_comes() {
         (State::interrupt, Why::Interrupted),
         (|state| state.end(End::Terminated), Why::Ends(End::Terminated)),
     ] {
-        assert_eq!(hold(change).0, Hold::Stop(why));
+        assert_eq!(hold(change).0, Err(why));
     }
     let mut state = at(At::Asking);
     state.call_ended(false);

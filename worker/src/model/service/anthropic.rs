@@ -21,7 +21,7 @@ use super::events::ServerEvent;
 use super::failure::Failure;
 use super::settings::Key;
 use super::wire::{Wire, name, object};
-use crate::model::prompt::{Part, Prompt, Role, Tool, Turn};
+use crate::model::prompt::{Part, Prompt, Role, ToolText, Turn};
 
 /// How many bytes of a request count as a token: so few that the estimate of a prompt is rather too high.
 const BYTES_A_TOKEN: u64 = 3;
@@ -159,7 +159,7 @@ impl Wire for Anthropic {
     }
 }
 
-fn tool(tool: &Tool) -> Value {
+fn tool(tool: &ToolText) -> Value {
     json!({ "name": tool.name, "description": tool.description, "input_schema": tool.input })
 }
 

@@ -12,7 +12,7 @@ use super::events::ServerEvent;
 use super::failure::Failure;
 use super::settings::Key;
 use super::wire::{Wire, name, object};
-use crate::model::prompt::{Part, Prompt, Role, Tool, Turn};
+use crate::model::prompt::{Part, Prompt, Role, ToolText, Turn};
 
 /// The wire format of one model.
 #[derive(Debug)]
@@ -119,7 +119,7 @@ impl Wire for OpenAi {
     }
 }
 
-fn tool(tool: &Tool) -> Value {
+fn tool(tool: &ToolText) -> Value {
     let function = json!({ "name": tool.name, "description": tool.description, "parameters": tool.input });
     json!({ "type": "function", "function": function })
 }

@@ -59,13 +59,13 @@ fn calls_that_came_with_an_approval_still_run() {
     state.answering(id("s1"), true, AnsweredBy::Model);
     state.recorded(&id("s1"), Status::Approved);
     let Step::Settle(answer) = state.next(NOW) else { panic!("{:?}", state.next(NOW)) };
-    assert_eq!(answer.outcome, Some(AnswerOutcome::Recorded(Status::Approved)));
+    assert_eq!(answer.outcome, Some(Ok(Status::Approved)));
     state.settled(NOW);
     state.call_ended(true);
     state.directive(Directive { release: true, ..directive(3) }, NOW);
     assert_eq!(state.next(NOW), Step::Call);
     state.calling("bash".to_owned(), true);
-    assert_eq!(state.hold(NOW), Hold::Go { until: None });
+    assert_eq!(state.hold(NOW), Ok(None));
     state.call_ended(false);
     assert_eq!(state.next(NOW), Step::Leave(End::Approved));
 }
@@ -134,7 +134,7 @@ fn the_time_to_decide_begins_with_the_first_word_that_tells_the_request() {
     let mut state = at(At::Thinking { results: true });
     state.directive(asks(2), NOW);
     state.directive(asks(5), NOW + WITHIN);
-    assert_eq!(state.hold(NOW + WITHIN), Hold::Stop(Why::Overdue));
+    assert_eq!(state.hold(NOW + WITHIN), Err(Why::Overdue));
     for (decide_within, over) in
         [(-1.0, true), (f64::NAN, true), (1e19, false), (f64::INFINITY, false), (1e300, false)]
     {
@@ -142,8 +142,8 @@ fn the_time_to_decide_begins_with_the_first_word_that_tells_the_request() {
         let mut state = at(At::Thinking { results: true });
         state.directive(Directive { shutdown: Some(shutdown), ..directive(2) }, NOW);
         let held = state.hold(NOW + WITHIN);
-        assert_eq!(held == Hold::Stop(Why::Overdue), over, "{decide_within}");
-        if let Hold::Go { until: Some(until) } = held {
+        assert_eq!(held == Err(Why::Overdue), over, "{decide_within}");
+        if let Ok(Some(until)) = held {
             assert!(std::time::Instant::now().checked_add(until).is_some(), "a clock reaches {until:?}");
         }
     }

@@ -256,8 +256,8 @@ fn result(id: &str, content: &str, is_error: bool) -> Part {
     Part::Result { id: id.to_owned(), content: content.to_owned(), is_error }
 }
 
-fn tools() -> Vec<Tool> {
-    let of = |name| Tool {
+fn tools() -> Vec<ToolText> {
+    let of = |name| ToolText {
         name,
         description: "does".to_owned(),
         input: json!({"type": "object", "properties": {}}),

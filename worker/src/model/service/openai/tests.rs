@@ -233,7 +233,7 @@ fn turns() -> Vec<Turn> {
 #[test]
 fn a_prompt_becomes_a_request() {
     let schema = json!({"type": "object", "properties": {}});
-    let tools = [Tool { name: "bash", description: "does".to_owned(), input: schema.clone() }];
+    let tools = [ToolText { name: "bash", description: "does".to_owned(), input: schema.clone() }];
     let turns = turns();
     let prompt = Prompt { system: "you are alice", tools: &tools, turns: &turns, max_output: None };
     assert_eq!(

@@ -24,17 +24,6 @@ const AT_ONCE: usize = 64;
 /// How long the daemon may take to answer the lead agent.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What happens outside.
-#[derive(Debug)]
-enum Event {
-    Heard(Heard),
-    Mail,
-    Terminate,
-    BackgroundEnded,
-    Pause(Option<Waiting>),
-    Time,
-}
-
 /// What is served all the time.
 #[derive(Debug)]
 pub(crate) struct Dispatcher<T = Toolbox> {
@@ -68,7 +57,7 @@ impl<T: Tools> Dispatcher<T> {
             tokio::select! {
                 biased;
                 output = &mut activity => return Ok(output),
-                event = self.event(until) => self.dispatch(event),
+                () = self.serve(until) => {}
             }
         }
     }
@@ -80,7 +69,7 @@ impl<T: Tools> Dispatcher<T> {
             tokio::select! {
                 biased;
                 output = &mut activity => return output,
-                event = self.event(None) => self.dispatch(event),
+                () = self.serve(None) => {}
             }
         }
     }
@@ -111,12 +100,6 @@ impl<T: Tools> Dispatcher<T> {
         waited
     }
 
-    /// Serves one event, at least until a time.
-    pub(crate) async fn wait(&mut self, until: Option<Duration>) {
-        let event = self.event(until).await;
-        self.dispatch(event);
-    }
-
     /// Serves what has happened already: a turn of quick calls must not outrun the daemon's directive.
     pub(crate) async fn catch_up(&mut self) {
         tokio::task::yield_now().await;
@@ -124,14 +107,14 @@ impl<T: Tools> Dispatcher<T> {
         for _ in 0..AT_ONCE {
             tokio::select! {
                 biased;
-                event = self.event(None) => self.dispatch(event),
+                () = self.serve(None) => {}
                 () = std::future::ready(()) => return,
             }
         }
     }
 
-    /// Says where the worker stands, and waits for what happens next. Dropping the future loses nothing.
-    async fn event(&mut self, until: Option<Duration>) -> Event {
+    /// Says where the worker stands, and serves what happens next, or the time. Dropping the future loses nothing.
+    pub(crate) async fn serve(&mut self, until: Option<Duration>) {
         self.link.report_state(self.state.report(self.mailbox.wants_ring()));
         let until = until.map_or(self.tick, |until| self.tick.min(self.began + until));
         let Self { state, link, mailbox, toolbox, terminate, pauses, .. } = self;
@@ -139,36 +122,32 @@ impl<T: Tools> Dispatcher<T> {
         // after each of the others: nothing is lost by waiting.
         tokio::select! {
             biased;
-            () = terminate.notified() => Event::Terminate,
-            () = toolbox.end_background(), if state.must_end_background() => Event::BackgroundEnded,
-            heard = link.next() => Event::Heard(heard),
-            pause = next_pause(pauses) => Event::Pause(pause),
-            () = mailbox.changed() => Event::Mail,
-            () = tokio::time::sleep_until(until) => Event::Time,
-        }
-    }
-
-    fn dispatch(&mut self, event: Event) {
-        match event {
-            Event::Heard(Heard::Daemon(said)) => self.receive(said),
-            Event::Heard(Heard::NoTeam) => {
-                self.state.end(End::Unknown("the team directory was deleted".to_owned()));
-            }
-            Event::Heard(Heard::Away) => {
-                // What it had decided last it may have left in the inbox alone, and the daemon wakes no worker any more.
-                self.fetch();
-                self.state.away();
-            }
-            Event::Mail => self.fetch(),
-            Event::Terminate => {
+            () = terminate.notified() => {
                 tracing::info!("SIGTERM: leaving");
                 self.link.report_leaving();
                 self.state.end(End::Terminated);
             }
-            Event::BackgroundEnded => self.state.background(false),
-            Event::Pause(pause) => self.state.pause(pause),
-            Event::Time if Instant::now() >= self.tick => self.fetch(),
-            Event::Time => {}
+            () = toolbox.end_background(), if state.must_end_background() => self.state.background(false),
+            heard = link.next() => self.hear(heard),
+            pause = next_pause(pauses) => self.state.pause(pause),
+            () = mailbox.changed() => self.fetch(),
+            () = tokio::time::sleep_until(until) => {
+                if Instant::now() >= self.tick {
+                    self.fetch();
+                }
+            }
+        }
+    }
+
+    fn hear(&mut self, heard: Heard) {
+        match heard {
+            Heard::Daemon(said) => self.receive(said),
+            Heard::NoTeam => self.state.end(End::Unknown("the team directory was deleted".to_owned())),
+            Heard::Away => {
+                // What it had decided last it may have left in the inbox alone, and the daemon wakes no worker any more.
+                self.fetch();
+                self.state.away();
+            }
         }
     }
 

@@ -59,7 +59,7 @@ impl<T: Tools> Session<T> {
                     let until = self
                         .flush_notices()
                         .map_or(until, |retry| Some(until.map_or(retry, |at| at.min(retry))));
-                    self.dispatcher.wait(until).await;
+                    self.dispatcher.serve(until).await;
                 }
                 Step::TakeIn => drop(self.take_in()?),
                 Step::Show { request_id, reason } => self.record(Event::Asked { request_id, reason })?,
@@ -199,7 +199,7 @@ impl<T: Tools> Session<T> {
         self.dispatcher.state.leaving();
         self.dispatcher.mailbox.close();
         while self.dispatcher.state.has_background() {
-            self.dispatcher.wait(None).await;
+            self.dispatcher.serve(None).await;
         }
         let reason = match end {
             End::Approved => "the shutdown is approved".to_owned(),

@@ -11,7 +11,7 @@ use crate::agent::session::{Session, stands};
 use crate::agent::transcript::TranscriptError;
 use crate::core::plan::{self, Submission};
 use crate::core::state::{End, PlanOutcome, ShutdownAnswer, Why};
-use crate::model::{Answer, Compaction, ModelError};
+use crate::model::ModelError;
 use crate::tools::{Action, AfterCrash, Call, LocalAction, Outcome, PlanApproval, Runs, Tools};
 
 /// What a call is told that a closed gate refuses.
@@ -22,75 +22,43 @@ impl<T: Tools> Session<T> {
     /// Asks the model. A call that is dropped leaves nothing behind but what it cost.
     pub(crate) async fn think(&mut self) -> Result<(), TranscriptError> {
         self.dispatcher.state.thinking();
-        if self.model.is_full() {
-            return self.compact().await;
-        }
         let Self { dispatcher, model, live, .. } = self;
         if model.streams() {
             live.begin();
         }
         let budget = dispatcher.state.tokens_left();
         let came = dispatcher.run_until(model.answer(budget, &mut |heard| live.observe(heard))).await;
-        self.record_usage()?;
-        match came {
-            Ok(Ok(answer)) => self.answered(answer)?,
-            // It is cut, and the model is asked again.
-            Ok(Err(ModelError::TooLong(_))) if self.model.is_full() => self.dispatcher.state.dropped(),
-            Ok(Err(error)) => self.failed(&error),
-            Err(_) => self.dispatcher.state.dropped(),
-        }
-        Ok(())
-    }
-
-    /// Records what was charged for an answer that does not come.
-    fn record_usage(&mut self) -> Result<(), TranscriptError> {
+        // What was charged for an answer that does not come.
         let usage = self.model.take_unrecorded();
         if !usage.is_nothing() {
             self.record(Event::Charged { usage })?;
         }
-        Ok(())
-    }
-
-    /// Ends the work that no answer can be had for.
-    fn failed(&mut self, error: &ModelError) {
-        // That the budget is spent is told as it is told between two answers.
-        if matches!(error, ModelError::Spent) {
-            return self.dispatcher.state.dropped();
-        }
-        let told = format!("{error} (hint: {})", error.hint());
-        tracing::error!("no answer: {told}");
-        self.dispatcher.state.failed(told);
-    }
-
-    /// Puts a summary in the place of the beginning of the conversation.
-    async fn compact(&mut self) -> Result<(), TranscriptError> {
-        let budget = self.dispatcher.state.tokens_left();
-        let came = self.dispatcher.run_until(self.model.compact(budget)).await;
-        self.record_usage()?;
         match came {
-            Ok(Ok(Compaction { summary, kept, usage })) => {
-                self.record(Event::Compacted { summary, kept, usage })?;
-                self.dispatcher.state.dropped();
+            Ok(Ok(entry)) => return self.answered(entry),
+            // That the budget is spent is told as it is told between two answers.
+            Err(_) | Ok(Err(ModelError::Spent)) => self.dispatcher.state.dropped(),
+            Ok(Err(error)) => {
+                let told = format!("{error} (hint: {})", error.hint());
+                tracing::error!("no answer: {told}");
+                self.dispatcher.state.failed(told);
             }
-            // Nothing is cut: the service may be there again for the next piece of work.
-            Ok(Err(error)) => self.failed(&error),
-            Err(_) => self.dispatcher.state.dropped(),
         }
         Ok(())
     }
 
     /// Records an answer with the ids of what its calls will send, before the first of them runs.
-    fn answered(&mut self, answer: Answer) -> Result<(), TranscriptError> {
-        let Answer { mut content, usage, cut, length } = answer;
-        for block in &mut content {
-            if let Block::ToolUse { name, message_id, request_id, .. } = block
-                && self.caller.after_crash(name) == AfterCrash::RunAgainWithIds
-            {
-                *message_id = Some(self.ids.message());
-                *request_id = (name == "plan_approval").then(|| self.ids.request());
+    fn answered(&mut self, mut entry: Event) -> Result<(), TranscriptError> {
+        if let Event::Answer { content, .. } = &mut entry {
+            for block in content {
+                if let Block::ToolUse { name, message_id, request_id, .. } = block
+                    && self.caller.after_crash(name) == AfterCrash::RunAgainWithIds
+                {
+                    *message_id = Some(self.ids.message());
+                    *request_id = (name == "plan_approval").then(|| self.ids.request());
+                }
             }
         }
-        self.record(Event::Answer { content, usage, cut, length })?;
+        self.record(entry)?;
         if self.dispatcher.state.work.calls.is_empty() { Ok(()) } else { self.transcript.sync() }
     }
 

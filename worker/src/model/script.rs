@@ -14,7 +14,7 @@ use teamd_shared::id::RequestId;
 use teamd_shared::message::{Body, IdleReason, LEAD, Message, USER};
 use teamd_shared::transcript::{Block, Event, Usage};
 
-use super::{Answer, ModelError};
+use super::ModelError;
 use line::{FAIL, Line, ScriptedCall, lines};
 
 /// The tool with which a shutdown request is answered.
@@ -84,7 +84,7 @@ impl Script {
     ///
     /// # Errors
     /// [`ModelError::Failed`] if the next line says so. What ends the work clears that line.
-    pub(crate) fn answer(&self) -> Result<Answer, ModelError> {
+    pub(crate) fn answer(&self) -> Result<Event, ModelError> {
         let content = if let Some(request_id) = self.asked.front() {
             let reason = self.reject.as_deref().unwrap_or("done");
             let approve = self.reject.is_none();
@@ -98,7 +98,7 @@ impl Script {
         } else {
             Block::Text { text: self.final_text() }
         };
-        Ok(Answer { content: vec![content], usage: Usage::default(), cut: None, length: None })
+        Ok(Event::Answer { content: vec![content], usage: Usage::default(), cut: None, length: None })
     }
 
     fn tool_use(&self, name: &str, input: Value) -> Block {

@@ -9,7 +9,7 @@ use teamd_shared::message::{Body, Message};
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
-use teamd_shared::transcript::Event as Entry;
+use teamd_shared::transcript::Event;
 
 use super::*;
 use crate::agent::mailbox::{Taken, Waking};
@@ -83,7 +83,7 @@ async fn a_request_for_a_plan_without_a_ring_holds_when_the_daemon_is_gone() {
     let asks = Message::new(id, "lead", "alice", 1.0, Body::PlanRequest);
     inbox::append(&dir, &alice, &asks, Durability::Process).unwrap();
     assert_eq!(dispatcher.state.gate(), Gate::Open);
-    dispatcher.dispatch(Event::Heard(Heard::Away));
+    dispatcher.hear(Heard::Away);
     assert_eq!(dispatcher.state.gate(), Gate::Closed);
 }
 
@@ -114,7 +114,7 @@ async fn mail_behind_more_news_than_fit_into_memory_is_taken_in_before_a_shutdow
         for taken in dispatcher.mailbox.take() {
             let Taken::Messages { messages, .. } = taken else { panic!("{taken:?}") };
             let messages = messages.iter().map(Message::to_json).collect();
-            dispatcher.state.follow(&Entry::Messages { messages });
+            dispatcher.state.follow(&Event::Messages { messages });
         }
         dispatcher.state.taken_in(dispatcher.mailbox.has_rest());
         dispatcher.fetch();

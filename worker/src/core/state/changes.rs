@@ -120,6 +120,8 @@ impl State {
                 self.keep_calls &= !self.work.calls.is_empty();
                 self.act();
             }
+            // The model is asked again.
+            Event::Compacted { .. } => self.dropped(),
             Event::Idle { .. } => self.interrupted = false,
             _ => {}
         }

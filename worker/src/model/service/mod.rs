@@ -18,12 +18,12 @@ mod http;
 mod ids;
 mod openai;
 mod overload;
-mod pieces;
 mod retry;
 mod settings;
 mod waits;
 mod wire;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,13 +37,12 @@ use teamd_shared::transcript::{Block, Usage};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::prompt::{Part, Prompt};
+use super::prompt::{Part, Prompt, Role, Turn};
 use super::{Answer, ModelError};
 use draft::Piece;
 use explain::{explain, no_answer};
 use failure::Failure;
 use overload::Overload;
-use pieces::Pieces;
 use settings::Settings;
 use waits::Waits;
 use wire::Wire;
@@ -51,6 +50,9 @@ use wire::Wire;
 /// How long all attempts and pauses for one prompt may take together, in however many pieces its answer comes: after
 /// that, no failure is followed by another attempt. An answer that comes has no limit.
 const GIVE_UP: Duration = Duration::from_secs(600);
+
+/// How often one answer may be paused. Each piece costs tokens, so an answer that never ends must be given up.
+const MAX_PAUSES: u32 = 10;
 
 /// What a service needs of its surroundings.
 #[derive(Debug, Clone, Copy)]
@@ -121,24 +123,17 @@ impl Service {
         std::mem::take(&mut self.unrecorded)
     }
 
-    /// Asks; `heard` is told each piece of text as it comes. `budget`: how many tokens may be spent, with what
-    /// [`Service::take_unrecorded`] has not taken out, before an answer that is not whole is given up.
+    /// Asks; `began`: when the waiting for this answer began; `heard` is told each piece of text as it comes. `budget`: how
+    /// many tokens may be spent, with what [`Service::take_unrecorded`] has not taken out, before an answer that is not whole
+    /// is given up.
     ///
-    /// A call that fails or is dropped halfway leaves nothing behind but what it cost.
+    /// An answer that the service pauses is sent back as it is, nothing stands behind it, and the model goes on. Elsewhere it
+    /// is one answer, which counts when it has ended. So no message, no crash and no compaction can come between its pieces:
+    /// a worker that dies meanwhile asks anew. A call that fails or is dropped halfway leaves nothing behind but what it cost.
     ///
     /// # Errors
     /// [`ModelError`] if there is no answer to be had, also not by waiting and trying again.
     pub(crate) async fn ask(
-        &mut self,
-        prompt: &Prompt<'_>,
-        budget: Option<u64>,
-        heard: &mut dyn FnMut(Progress<'_>),
-    ) -> Result<Answer, ModelError> {
-        self.ask_since(Instant::now(), prompt, budget, heard).await
-    }
-
-    /// As [`Service::ask`], begun at that time.
-    async fn ask_since(
         &mut self,
         began: Instant,
         prompt: &Prompt<'_>,
@@ -146,22 +141,36 @@ impl Service {
         heard: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Answer, ModelError> {
         let before = self.unrecorded;
-        let mut pieces = Pieces::default();
-        loop {
+        let (mut content, mut usage) = (Vec::new(), Usage::default());
+        let mut turns = Cow::Borrowed(prompt.turns);
+        for pauses in 0..=MAX_PAUSES {
             if budget.is_some_and(|budget| self.unrecorded.billed() >= budget) {
                 return Err(ModelError::Spent);
             }
-            let turns = pieces.turns(prompt.turns);
-            let prompt = Prompt { turns: &turns, ..prompt.clone() };
-            let piece = self.next_piece(&prompt, began, &pieces.text(), heard).await?;
-            self.unrecorded += piece.answer.usage;
-            if let Some(answer) = pieces.add(piece)? {
+            let text: String = content.iter().filter_map(Block::text).collect();
+            let going_on = Prompt { turns: &turns, ..prompt.clone() };
+            let Piece { answer, paused } = self.next_piece(&going_on, began, &text, heard).await?;
+            self.unrecorded += answer.usage;
+            usage += answer.usage;
+            content.extend(answer.content);
+            // With a call in it, it goes on behind the result.
+            if !paused || content.iter().any(|block| matches!(block, Block::ToolUse { .. })) {
+                // For each piece all of the conversation was read again, with the pieces before: only the last count is
+                // its length.
+                let last = answer.usage.input().saturating_add(answer.usage.output_tokens);
+                let length = (pauses > 0).then_some(last);
                 // The answer says what it cost.
                 self.unrecorded = before;
-                return Ok(answer);
+                return Ok(Answer { content, usage, cut: answer.cut, length });
             }
-            tracing::info!("{}: paused its answer ({}); it goes on", self.name(), pieces.times());
+            tracing::info!("{}: paused its answer; it goes on", self.name());
+            if !content.is_empty() {
+                let parts = content.iter().map(Part::from).collect();
+                turns = [prompt.turns, &[Turn { role: Role::Assistant, parts }]].concat().into();
+            }
         }
+        let why = format!("its service has paused this answer {} times, and it has no end", MAX_PAUSES + 1);
+        Err(ModelError::Failed(why))
     }
 
     /// Asks for the next piece of an answer; `began`: when its first was asked for; `before`: the text of those before.

@@ -79,13 +79,11 @@ struct Announcement {
 }
 
 impl Announcement {
-    fn add(&mut self, frame: FromWorker) {
-        self.last += 1;
-        self.frames.push((self.last, frame));
-    }
-
-    fn drop_frames(&mut self, is_settled: impl Fn(&FromWorker) -> bool) {
+    /// Takes back the frames that are settled, and adds one, if there is one.
+    fn change(&mut self, is_settled: impl Fn(&FromWorker) -> bool, frame: Option<FromWorker>) {
         self.frames.retain(|(_, frame)| !is_settled(frame));
+        self.last += 1;
+        self.frames.extend(frame.map(|frame| (self.last, frame)));
     }
 }
 
@@ -151,7 +149,7 @@ impl Link {
         let tag = self.last_tag;
         let (answers, answer) = oneshot::channel();
         self.waiting.insert(tag, answers);
-        self.said.send_modify(|said| said.add(FromWorker::Asks(TaggedCommand { tag, command })));
+        self.change(|_| false, Some(FromWorker::Asks(TaggedCommand { tag, command })));
         (tag, answer)
     }
 
@@ -164,8 +162,7 @@ impl Link {
 
     /// Waits for an answer no more; returns where it was to come.
     pub(crate) fn give_up(&mut self, tag: u32) -> Option<oneshot::Sender<Reply>> {
-        let is_it = |frame: &FromWorker| matches!(frame, FromWorker::Asks(asked) if asked.tag == tag);
-        self.said.send_modify(|said| said.drop_frames(is_it));
+        self.change(|frame| matches!(frame, FromWorker::Asks(asked) if asked.tag == tag), None);
         self.waiting.remove(&tag)
     }
 
@@ -179,31 +176,28 @@ impl Link {
     }
 
     /// Submits a line, until it is settled.
-    pub(crate) fn submit(&self, request_id: &RequestId, Appended { offset, len }: Appended) {
-        let request_id = request_id.clone();
-        self.said.send_modify(|said| said.add(FromWorker::Submitted { request_id, offset, len }));
+    pub(crate) fn submit(&self, request_id: RequestId, Appended { offset, len }: Appended) {
+        self.change(|_| false, Some(FromWorker::Submitted { request_id, offset, len }));
     }
 
     /// Submits the lines of a request no more: the daemon has recorded or refused them, or no call waits for them.
     pub(crate) fn settle(&self, settled: &RequestId) {
         let is_it = |frame: &FromWorker| matches!(frame, FromWorker::Submitted { request_id, .. } if request_id == settled);
-        self.said.send_modify(|said| said.drop_frames(is_it));
+        self.change(is_it, None);
     }
 
     /// Answers the daemon's question whether the dispatcher goes round.
     pub(crate) fn pong(&self, number: u64) {
-        self.said.send_modify(|said| {
-            said.drop_frames(answers_ping);
-            said.add(FromWorker::Pong { number });
-        });
+        self.change(answers_ping, Some(FromWorker::Pong { number }));
     }
 
     /// Reports that SIGTERM came.
     pub(crate) fn report_leaving(&self) {
-        self.said.send_modify(|said| {
-            said.drop_frames(|frame| *frame == FromWorker::Leaving);
-            said.add(FromWorker::Leaving);
-        });
+        self.change(|frame| *frame == FromWorker::Leaving, Some(FromWorker::Leaving));
+    }
+
+    fn change(&self, is_settled: impl Fn(&FromWorker) -> bool, frame: Option<FromWorker>) {
+        self.said.send_modify(|said| said.change(is_settled, frame));
     }
 
     /// Waits for the next event of the connection. Dropping the future loses nothing.
@@ -227,7 +221,7 @@ impl Link {
 /// Returns both ends of what is said: at first, that the worker can be asked whether it goes round.
 fn announce() -> (watch::Sender<Announcement>, watch::Receiver<Announcement>) {
     let mut said = Announcement::default();
-    said.add(FromWorker::Pong { number: 0 });
+    said.change(|_| false, Some(FromWorker::Pong { number: 0 }));
     watch::channel(said)
 }
 

@@ -3,6 +3,8 @@
 //! What is the same for all stands first, what is the member's own last: a service that caches the beginning of what it
 //! reads finds it there for every teammate. It is made once in an incarnation and does not change during it.
 
+use std::cell::LazyCell;
+
 use teamd_shared::config::Roster;
 use teamd_shared::member::{SandboxMode, Terms};
 use teamd_shared::name::Name;
@@ -76,7 +78,8 @@ pub(crate) fn persona(dir: &TeamDir, name: &Name, terms: &Terms, guide: Option<&
     let others = members.into_iter().filter(|member| !member.status.is_ended() && member.name != *name);
     let others: Vec<_> = others.map(|member| (member.name.to_string(), member.role)).collect();
     let system = system(name, terms, &others, guide);
-    Persona { name: name.clone(), system, tools: Caller::of(name).tools(terms.sandbox.mode) }
+    let (caller, mode) = (Caller::of(name), terms.sandbox.mode);
+    Persona { name: name.clone(), system, tools: LazyCell::new(Box::new(move || caller.tools(mode))) }
 }
 
 /// Makes the system's instructions. `others`: the names and roles of the other members.

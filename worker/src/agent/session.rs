@@ -172,7 +172,7 @@ impl<T: Tools> Session<T> {
         }
         let line = self.outbox.send(&Name::lead(), &message, repeated)?;
         self.dispatcher.state.answering(request_id.clone(), approve, by);
-        self.dispatcher.link.submit(request_id, line);
+        self.dispatcher.link.submit(request_id.clone(), line);
         Ok(())
     }
 

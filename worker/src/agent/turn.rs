@@ -158,7 +158,7 @@ impl<T: Tools> Session<T> {
         match self.outbox.send(&Name::lead(), &message, true) {
             Ok(line) => {
                 self.dispatcher.state.submitted();
-                self.dispatcher.link.submit(&request_id, line);
+                self.dispatcher.link.submit(request_id, line);
                 Ok(())
             }
             Err(error) => self.resolve(&PlanOutcome::Refused(error.to_string())),

@@ -171,6 +171,7 @@ impl Model {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::LazyCell;
     use std::sync::Arc;
 
     use super::*;
@@ -179,7 +180,7 @@ mod tests {
 
     fn persona(_room: usize) -> Persona {
         let name = teamd_shared::name::Name::new("alice").unwrap();
-        Persona { name, system: String::new(), tools: Vec::new() }
+        Persona { name, system: String::new(), tools: LazyCell::new(Box::new(Vec::new)) }
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! A member's conversation with a model that is reached over HTTP: its persona, its turns, and its service.
 
+use std::cell::LazyCell;
+
 use teamd_shared::name::Name;
 use teamd_shared::transcript::{Event, Usage, text_of};
 use tokio::time::Instant;
@@ -14,14 +16,14 @@ use super::{Answer, ModelError, Progress};
 const MAX_SUMMARY: u64 = 8192;
 
 /// What a model is told of itself.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Persona {
     /// Whose model it is.
     pub(crate) name: Name,
     /// The system's instructions.
     pub(crate) system: String,
-    /// What it may call.
-    pub(crate) tools: Vec<ToolText>,
+    /// What it may call: described at the first model call, since a worker that only waits needs no schemas.
+    pub(crate) tools: LazyCell<Vec<ToolText>, Box<dyn FnOnce() -> Vec<ToolText>>>,
 }
 
 impl Persona {
@@ -29,6 +31,7 @@ impl Persona {
         Prompt { system: &self.system, tools: &self.tools, turns, max_output }
     }
 
+    /// Returns how long it is, in bytes: it stands in each prompt.
     fn bytes(&self) -> usize {
         let tool = |tool: &ToolText| tool.name.len() + tool.description.len() + tool.input.to_string().len();
         self.system.len() + self.tools.iter().map(tool).sum::<usize>()
@@ -41,8 +44,6 @@ pub(crate) struct Remote {
     /// What answers.
     pub(super) service: Service,
     persona: Persona,
-    /// The bytes of the persona, which stands in each prompt.
-    fixed: usize,
     conversation: Conversation,
     room: Room,
 }
@@ -53,7 +54,7 @@ impl Remote {
         let room = Room::new(service.window());
         let persona = persona(room.for_guide());
         let conversation = Conversation::new(persona.name.clone());
-        Self { service, fixed: persona.bytes(), persona, conversation, room }
+        Self { service, persona, conversation, room }
     }
 
     /// Takes in the next entry.
@@ -64,7 +65,7 @@ impl Remote {
 
     /// Tells whether the conversation has to be cut before the model is asked again.
     fn is_full(&self) -> bool {
-        self.room.is_full(self.conversation.tokens(self.fixed))
+        self.room.is_full(self.conversation.tokens(self.persona.bytes()))
     }
 
     /// Asks the service; or cuts the conversation, if that has to be before.

@@ -1,5 +1,5 @@
 use proptest::prelude::*;
-use teamd_shared::transcript::{Block, Cut, Usage};
+use teamd_shared::transcript::{Block, Cut};
 
 use super::*;
 use crate::model::Answer;
@@ -381,4 +381,27 @@ fn a_stream_that_says_why_it_stopped_is_whole_and_any_other_is_not() {
     assert_eq!(read(&[before.as_bytes()]).unwrap().0, read(&[STREAM.as_bytes()]).unwrap().0);
     let (before, _) = STREAM.split_once("event: message_delta").unwrap();
     assert_eq!(read(&[before.as_bytes()]).unwrap_err(), cut_off());
+}
+
+#[test]
+fn a_tool_of_the_service_without_its_result_or_the_other_way_round_is_left_out() {
+    let used = |id: &str| json!({"type": "server_tool_use", "id": id, "name": "web_search", "input": {}});
+    let found = |id: &str| json!({"type": "web_search_tool_result", "tool_use_id": id, "content": []});
+    let text = || json!({"type": "text", "text": "so"});
+    let ours = || json!({"type": "tool_use", "id": "t", "name": "bash", "input": {}});
+    for (mut content, left) in [
+        (vec![text(), used("a"), found("a"), ours()], vec![text(), used("a"), found("a"), ours()]),
+        (vec![text(), used("a")], vec![text()]),
+        (vec![found("a"), text()], vec![text()]),
+        (vec![found("a"), used("a"), text()], vec![text()]),
+        (vec![used("a"), used("b"), found("b")], vec![used("b"), found("b")]),
+        (
+            vec![used("a"), used("b"), found("b"), found("a")],
+            vec![used("a"), used("b"), found("b"), found("a")],
+        ),
+        (vec![used("a"), used("a"), found("a")], vec![used("a"), found("a")]),
+    ] {
+        pair(&mut content);
+        assert_eq!(content, left);
+    }
 }

@@ -1,5 +1,5 @@
 use proptest::prelude::*;
-use teamd_shared::transcript::{Block, Cut, Usage};
+use teamd_shared::transcript::{Block, Cut};
 
 use super::*;
 use crate::model::Answer;

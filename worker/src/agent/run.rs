@@ -71,45 +71,41 @@ async fn live(args: &RunArgs, inherited: OwnedFd) -> anyhow::Result<()> {
             return Ok(());
         }
     };
-    match welcome {
-        Ok(Some(welcome)) => {
-            let terminate = Arc::new(Notify::new());
-            let session = begin(args, dir, transcript, welcome, connection, Arc::clone(&terminate))?;
-            tokio::spawn(async move {
-                while sigterm.recv().await.is_some() {
-                    terminate.notify_one();
-                }
-            });
-            Ok(session.run().await?)
-        }
-        Ok(None) => Ok(()),
+    let welcome = match welcome {
+        Ok(Some(welcome)) => welcome,
+        Ok(None) => return Ok(()),
         Err(error) => {
             tracing::info!("not welcomed: {error}");
-            Ok(())
+            return Ok(());
         }
-    }
+    };
+    let settings = Settings::from_env()?;
+    // It holds for what its tools make.
+    nix::sys::stat::umask(Mode::from_bits_truncate(welcome.environment.umask));
+    let toolbox = make_toolbox(args, &dir, &transcript, &welcome)?;
+    let Welcome { terms, environment, .. } = &welcome;
+    let persona = |room| persona(&dir, &args.name, terms, toolbox.guide(room).as_ref());
+    let model = Model::from_spec(&terms.model, persona, Access { dir: &dir, environment });
+    let model = model.map_err(|error| anyhow!("{error} ({})", error.hint()))?;
+    let link = Link::start(connection, Arc::clone(&dir), identity.clone(), environment.clone());
+    let (terminate, ids) = (notify_of(sigterm), Box::new(RandomIds));
+    let parts = Parts { dir, identity, transcript, terminate, toolbox, model, link, ids };
+    Ok(Session::begin(parts, &settings, welcome)?.run().await?)
 }
 
 fn catch(kind: SignalKind) -> anyhow::Result<Signal> {
     signal(kind).context("cannot catch a signal")
 }
 
-/// Makes what a welcomed incarnation works with, and begins its session.
-fn begin(
+fn make_toolbox(
     args: &RunArgs,
-    dir: Arc<TeamDir>,
-    transcript: Transcript,
-    welcome: Welcome,
-    connection: Connection,
-    terminate: Arc<Notify>,
-) -> anyhow::Result<Session> {
-    let settings = Settings::from_env()?;
-    // It holds for what its tools make.
-    nix::sys::stat::umask(Mode::from_bits_truncate(welcome.environment.umask));
-    let Welcome { terms, environment, territory, .. } = &welcome;
-    let toolbox = Toolbox::new(ToolboxConfig {
+    dir: &Arc<TeamDir>,
+    transcript: &Transcript,
+    Welcome { terms, environment, territory, .. }: &Welcome,
+) -> anyhow::Result<Toolbox> {
+    Toolbox::new(ToolboxConfig {
         workspace: terms.workspace.clone().into(),
-        team_dir: Arc::clone(&dir),
+        team_dir: Arc::clone(dir),
         name: args.name.clone(),
         liveness_lock: transcript.liveness_lock()?,
         environment: environment.clone(),
@@ -121,18 +117,19 @@ fn begin(
             weak: args.allow_weak_sandbox,
             programs: args.programs.clone(),
         },
-    })?;
-    let persona = |room| persona(&dir, &args.name, terms, toolbox.guide(room).as_ref());
-    let model = Model::from_spec(&terms.model, persona, Access { dir: &dir, environment });
-    let model = model.map_err(|error| anyhow!("{error} ({})", error.hint()))?;
-    let identity = Identity { name: args.name.clone(), incarnation: args.incarnation };
-    let link = Link::start(connection, Arc::clone(&dir), identity.clone(), environment.clone());
-    let ids = Box::new(RandomIds);
-    Session::begin(
-        Parts { dir, identity, transcript, terminate, toolbox, model, link, ids },
-        &settings,
-        welcome,
-    )
+    })
+}
+
+/// Returns what each SIGTERM notifies.
+fn notify_of(mut sigterm: Signal) -> Arc<Notify> {
+    let terminate = Arc::new(Notify::new());
+    let notified = Arc::clone(&terminate);
+    tokio::spawn(async move {
+        while sigterm.recv().await.is_some() {
+            notified.notify_one();
+        }
+    });
+    terminate
 }
 
 #[cfg(test)]

@@ -188,8 +188,9 @@ fn read_event(event: &ServerEvent, draft: &mut Draft) -> Result<(), Failure> {
 
 /// Takes in a delta, or a whole message.
 fn grow(draft: &mut Draft, delta: &Value) -> Result<(), Failure> {
-    let calls = delta["tool_calls"].as_array().into_iter().flatten();
-    calls.map(|call| grow_call(draft, call)).collect::<Result<(), _>>()?;
+    for call in delta["tool_calls"].as_array().into_iter().flatten() {
+        grow_call(draft, call)?;
+    }
     draft.refused |= delta["refusal"].is_string();
     let reasoned = text(&delta["reasoning_content"]);
     add(draft, REASONED, json!({ "reasoning_content": reasoned }), reasoned)?;

@@ -123,7 +123,7 @@ proptest! {
                 Move::Interrupt => state.interrupt(),
                 Move::Later(seconds) => now += Duration::from_secs(seconds),
                 Move::ActivityEnds => match state.work.at {
-                    At::Thinking { .. } if matches!(state.hold(now), Err(_)) => state.dropped(),
+                    At::Thinking { .. } if state.hold(now).is_err() => state.dropped(),
                     At::Thinking { .. } => {
                         open = turn % 4;
                         state.answered(open > 0);

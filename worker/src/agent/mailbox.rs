@@ -17,7 +17,7 @@ use teamd_shared::team_dir::{TeamDir, TeamPath};
 use teamd_shared::watch::{Watch, WatchError};
 use uuid::Uuid;
 
-use crate::core::state::{Arrived, Mail};
+use crate::core::state::Arrived;
 
 /// How many lines wait in memory at most, give or take a look; the rest waits in the file.
 const MAX_WAITING: usize = 4096;
@@ -190,14 +190,10 @@ impl Mailbox {
         let mut arrived = Arrived { rest: self.rest, ..Arrived::default() };
         for (taken, _) in &self.waiting {
             // The cursor has to move behind it, whatever it is.
-            arrived.mail = arrived.mail.max(Mail::News);
+            arrived.mail = arrived.mail.max(Relevance::News);
             let Taken::Messages { messages, .. } = taken else { continue };
             for message in messages {
-                arrived.mail = arrived.mail.max(match message.relevance(&self.name) {
-                    Relevance::Work => Mail::Work,
-                    Relevance::Soon => Mail::Soon,
-                    Relevance::News | Relevance::None => Mail::News,
-                });
+                arrived.mail = arrived.mail.max(message.relevance(&self.name));
                 arrived.of_person |= message.from == USER && message.starts_a_turn(&self.name);
                 arrived.plan_request |= message.from == LEAD && message.body == Body::PlanRequest;
             }

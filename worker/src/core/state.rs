@@ -13,7 +13,7 @@ use std::time::Duration;
 use teamd_shared::control::{Directive, PendingShutdown};
 use teamd_shared::id::RequestId;
 use teamd_shared::member::{Gate, Waiting};
-use teamd_shared::message::{AnsweredBy, IdleReason};
+use teamd_shared::message::{AnsweredBy, IdleReason, Relevance};
 use teamd_shared::request::Status;
 
 use crate::core::plan::Submission;
@@ -128,28 +128,14 @@ pub(crate) struct Budget {
 /// What has arrived and is not taken in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Arrived {
-    /// The most urgent of it.
-    pub(crate) mail: Mail,
+    /// What the most urgent of it is; at least news, as long as the cursor has to move behind something.
+    pub(crate) mail: Relevance,
     /// Whether there is more of it, not even looked at.
     pub(crate) rest: bool,
     /// Whether the person says something.
     pub(crate) of_person: bool,
     /// Whether a plan is asked for.
     pub(crate) plan_request: bool,
-}
-
-/// What mail asks for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub(crate) enum Mail {
-    /// Nothing.
-    #[default]
-    None,
-    /// Nothing that starts a turn.
-    News,
-    /// Something that starts one, after a moment in which more of its kind may come.
-    Soon,
-    /// Something that does.
-    Work,
 }
 
 /// A pending shutdown.

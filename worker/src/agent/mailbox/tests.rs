@@ -39,12 +39,12 @@ fn what_is_fetched_waits_until_it_is_taken() {
     let scene = OwnInbox::new();
     scene.write(HI);
     let mut mailbox = scene.open(Position::START);
-    assert_eq!(mailbox.arrived().mail, Mail::Work);
+    assert_eq!(mailbox.arrived().mail, Relevance::Work);
     mailbox.fetch();
     let taken = mailbox.take();
     let [Taken::Messages { messages, behind }] = &taken[..] else { panic!("{taken:?}") };
     assert_eq!((messages.len(), behind.offset), (1, HI.len() as u64));
-    assert_eq!(mailbox.arrived().mail, Mail::None);
+    assert_eq!(mailbox.arrived().mail, Relevance::None);
     assert!(scene.open(*behind).take().is_empty());
 }
 
@@ -53,10 +53,10 @@ fn news_are_told_from_work() {
     let scene = OwnInbox::new();
     scene.write(GONE);
     let mut mailbox = scene.open(Position::START);
-    assert_eq!(mailbox.arrived().mail, Mail::News);
+    assert_eq!(mailbox.arrived().mail, Relevance::News);
     scene.write(HI);
     mailbox.fetch();
-    assert_eq!(mailbox.arrived().mail, Mail::Work);
+    assert_eq!(mailbox.arrived().mail, Relevance::Work);
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn behind_a_repetition_nothing_is_left_to_read() {
     // Also when it comes later, alone.
     scene.write(line);
     mailbox.fetch();
-    assert_eq!(mailbox.arrived().mail, Mail::News);
+    assert_eq!(mailbox.arrived().mail, Relevance::News);
     let taken = mailbox.take();
     let [Taken::Messages { messages, behind }] = &taken[..] else { panic!("{taken:?}") };
     assert_eq!((messages.len(), behind.offset), (0, end + line.len() as u64));
@@ -116,10 +116,10 @@ fn a_deleted_inbox_is_made_again() {
     let path = scene.dir.path(&TeamPath::inbox(&scene.name));
     std::fs::remove_file(&path).unwrap();
     mailbox.fetch();
-    assert_eq!((mailbox.arrived().mail, path.exists()), (Mail::None, true));
+    assert_eq!((mailbox.arrived().mail, path.exists()), (Relevance::None, true));
     scene.write(HI);
     mailbox.fetch();
-    assert_eq!(mailbox.arrived().mail, Mail::Work);
+    assert_eq!(mailbox.arrived().mail, Relevance::Work);
 }
 
 /// Long enough for any machine; only a test that fails waits for it.
@@ -142,7 +142,7 @@ fn what_takes_the_place_of_the_inbox_is_watched_before_it_is_read() {
                 mailbox.fetch();
             }
             scene.write(HI);
-            while mailbox.arrived().mail == Mail::None {
+            while mailbox.arrived().mail == Relevance::None {
                 tokio::time::timeout(LONG, mailbox.changed()).await.expect("a wake-up");
                 mailbox.fetch();
             }
@@ -174,7 +174,7 @@ fn an_inbox_that_can_be_watched_no_more_wants_the_daemon_to_ring() {
     mailbox.fetch();
     scene.write(HI);
     mailbox.fetch();
-    assert_eq!(mailbox.arrived().mail, Mail::Work);
+    assert_eq!(mailbox.arrived().mail, Relevance::Work);
 }
 
 #[test]
@@ -198,17 +198,17 @@ fn what_is_not_for_the_lead_agent_is_passed_over() {
     let own = "{\"type\":\"message\",\"from\":\"lead\",\"to\":\"user\",\"content\":\"hi\"}\n";
     scene.write(&format!("no message\n{own}{GONE}{own}"));
     let mut mailbox = scene.open(Position::START);
-    assert_eq!((mailbox.arrived().mail, mailbox.arrived().of_person), (Mail::News, false));
+    assert_eq!((mailbox.arrived().mail, mailbox.arrived().of_person), (Relevance::News, false));
     let taken = mailbox.take();
     let [Taken::Messages { messages, behind }] = &taken[..] else { panic!("{taken:?}") };
     assert_eq!(messages.len(), 1, "{messages:?}");
     assert!(scene.open(*behind).take().is_empty(), "the cursor stands behind all of it");
     scene.write("{\"type\":\"idle_notification\",\"from\":\"bob\"}\n");
     mailbox.fetch();
-    assert_eq!(mailbox.arrived().mail, Mail::Soon);
+    assert_eq!(mailbox.arrived().mail, Relevance::Soon);
     scene.write(HI);
     mailbox.fetch();
-    assert_eq!((mailbox.arrived().mail, mailbox.arrived().of_person), (Mail::Work, true));
+    assert_eq!((mailbox.arrived().mail, mailbox.arrived().of_person), (Relevance::Work, true));
 }
 
 #[test]

@@ -6,13 +6,12 @@ use std::time::Duration;
 use teamd_shared::control::{Directive, PendingShutdown};
 use teamd_shared::id::RequestId;
 use teamd_shared::member::Waiting;
-use teamd_shared::message::{AnsweredBy, IdleReason};
+use teamd_shared::message::{AnsweredBy, IdleReason, Relevance};
 use teamd_shared::request::Status;
 use teamd_shared::transcript::Event;
 
 use super::{
-    Arrived, At, Budget, End, Mail, OpenShutdown, PendingPlan, REWRITES, ShutdownAnswer, State,
-    SubmissionProgress,
+    Arrived, At, Budget, End, OpenShutdown, PendingPlan, REWRITES, ShutdownAnswer, State, SubmissionProgress,
 };
 use crate::core::plan::Submission;
 
@@ -37,7 +36,7 @@ impl State {
             directive.shutdown.clone().filter(|pending| Some(&pending.request_id) != self.settled.as_ref());
         self.shutdown = pending.map(|pending| match self.shutdown.take() {
             Some(known) if known.directive.request_id == pending.request_id => known,
-            _ => OpenShutdown::begun(pending, now, self.arrived.mail == Mail::Work || self.arrived.rest),
+            _ => OpenShutdown::begun(pending, now, self.arrived.mail == Relevance::Work || self.arrived.rest),
         });
         if directive.release {
             self.release = true;
@@ -93,8 +92,8 @@ impl State {
         self.arrived = arrived;
         self.plan_wanted |= arrived.plan_request;
         self.settled_at = match arrived.mail {
-            Mail::Soon => self.settled_at.or(Some(now + SETTLES)),
-            Mail::None | Mail::News | Mail::Work => None,
+            Relevance::Soon => self.settled_at.or(Some(now + SETTLES)),
+            Relevance::None | Relevance::News | Relevance::Work => None,
         };
     }
 
@@ -129,7 +128,7 @@ impl State {
 
     /// What was fetched of the mail was taken in; `rest`: there is more of it.
     pub(crate) fn taken_in(&mut self, rest: bool) {
-        self.arrived.mail = Mail::None;
+        self.arrived.mail = Relevance::None;
         self.settled_at = None;
         if let Some(shutdown) = &mut self.shutdown {
             shutdown.mail_first &= rest;

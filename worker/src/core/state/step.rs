@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use teamd_shared::id::RequestId;
-use teamd_shared::message::IdleReason;
+use teamd_shared::message::{IdleReason, Relevance};
 use teamd_shared::request::Status;
 
-use super::{At, Mail, PendingPlan, ShutdownAnswer, State, SubmissionProgress};
+use super::{At, PendingPlan, ShutdownAnswer, State, SubmissionProgress};
 
 /// What to do next.
 #[derive(Debug, Clone, PartialEq)]
@@ -118,14 +118,14 @@ impl State {
             return approve;
         }
         match &self.work.at {
-            At::Idle if self.arrived.mail == Mail::None || self.settles(now) => self.wait(now),
+            At::Idle if self.arrived.mail == Relevance::None || self.settles(now) => self.wait(now),
             At::Idle => Step::TakeIn,
             At::Turn { .. } if self.work.turns >= self.limits.turns => Step::Finish(IdleReason::MaxTurns),
             At::Turn { .. } if self.limits.tokens.is_some_and(|most| self.work.spent >= most) => {
                 Step::Finish(IdleReason::MaxTokens)
             }
             // After the limits: what arrives when one is reached begins the next piece of work.
-            At::Turn { .. } if self.arrived.mail != Mail::None => Step::TakeIn,
+            At::Turn { .. } if self.arrived.mail != Relevance::None => Step::TakeIn,
             At::Turn { results } => self.show(*results).unwrap_or(Step::Think),
             At::Call => Step::Call,
             At::PendingPlan(plan) => self.plan_step(plan, now),
@@ -174,8 +174,8 @@ impl State {
         let overdue = now >= shutdown.decide_by;
         let reason = match self.work.at {
             // It is read first, but a worker that gets news without a pause answers all the same.
-            At::Idle if self.arrived.mail == Mail::News && !overdue => return None,
-            At::Idle if self.arrived.mail == Mail::Work && shutdown.mail_first => return None,
+            At::Idle if self.arrived.mail == Relevance::News && !overdue => return None,
+            At::Idle if self.arrived.mail == Relevance::Work && shutdown.mail_first => return None,
             At::Idle if shutdown.shown => "the turn ended without an answer".to_owned(),
             At::Idle => "idle".to_owned(),
             At::PendingPlan(_) => "waiting for a verdict on its plan".to_owned(),

@@ -44,10 +44,10 @@ fn judges(seq: u64, status: Status) -> Directive {
 }
 
 fn at(at: At) -> State {
-    state_of(at, 1, 0, Mail::None)
+    state_of(at, 1, 0, Relevance::None)
 }
 
-fn state_of(at: At, turns: u32, spent: u64, mail: Mail) -> State {
+fn state_of(at: At, turns: u32, spent: u64, mail: Relevance) -> State {
     let mut work = Work::new(Name::new("alice").unwrap());
     (work.at, work.turns, work.spent) = (at, turns, spent);
     let limits = Budget { turns: 3, tokens: Some(1000) };
@@ -106,7 +106,7 @@ impl State {
         self.follow(&Event::Idle { idle_reason, content, message_id });
     }
 
-    fn mail(&mut self, mail: Mail, now: Duration) {
+    fn mail(&mut self, mail: Relevance, now: Duration) {
         self.arrived(Arrived { mail, ..self.arrived }, now);
     }
 
@@ -191,7 +191,7 @@ fn row(known: &str, change: impl Fn(&mut State), [idle, fresh, results, call, pl
 #[test]
 fn mail_is_taken_in_before_the_model_is_asked() {
     row("nothing", |_| {}, [WAIT, Step::Think, Step::Think, Step::Call, WAIT]);
-    for mail in [Mail::News, Mail::Work] {
+    for mail in [Relevance::News, Relevance::Work] {
         let cells = [Step::TakeIn, Step::TakeIn, Step::TakeIn, Step::Call, WAIT];
         row("mail", |state| state.mail(mail, NOW), cells);
     }
@@ -202,7 +202,7 @@ fn a_shutdown_is_answered_where_there_is_no_work_and_shown_with_results() {
     let (idle, suspended) = (|| approve("idle"), || approve("waiting for a verdict on its plan"));
     let asked = |state: &mut State| state.directive(asks(2), NOW);
     row("a shutdown", asked, [idle(), Step::Think, show(), Step::Call, suspended()]);
-    for mail in [Mail::News, Mail::Work] {
+    for mail in [Relevance::News, Relevance::Work] {
         let before = |state: &mut State| {
             state.mail(mail, NOW);
             state.directive(asks(2), NOW);
@@ -212,7 +212,7 @@ fn a_shutdown_is_answered_where_there_is_no_work_and_shown_with_results() {
     }
     let behind = |state: &mut State| {
         state.directive(asks(2), NOW);
-        state.mail(Mail::Work, NOW);
+        state.mail(Relevance::Work, NOW);
     };
     let cells = [idle(), Step::TakeIn, Step::TakeIn, Step::Call, suspended()];
     row("a shutdown, mail behind it", behind, cells);
@@ -254,7 +254,7 @@ fn a_model_call_is_dropped_for_what_cannot_wait_and_a_tool_call_only_by_the_lead
     type Held = Result<Option<Duration>, Why>;
     let rows: [(Change, Held, Held); 7] = [
         (|_| {}, go.clone(), go.clone()),
-        (|state| state.mail(Mail::Work, NOW), go.clone(), go.clone()),
+        (|state| state.mail(Relevance::Work, NOW), go.clone(), go.clone()),
         (|state| state.directive(asks(2), NOW), Ok(Some(NOW + WITHIN)), go.clone()),
         (|state| state.directive(asks(2), NOW - WITHIN), Err(Why::Overdue), go.clone()),
         (|state| state.directive(Directive { release: true, ..directive(2) }, NOW), Err(Why::Released), go),
@@ -335,29 +335,29 @@ fn the_worker_says_what_it_does_and_which_plan_it_waits_for() {
 fn what_teammates_say_at_the_end_of_their_work_is_taken_in_together() {
     let mut state = at(At::Idle);
     let settled = NOW + Duration::from_secs(2);
-    state.mail(Mail::Soon, NOW);
+    state.mail(Relevance::Soon, NOW);
     assert_eq!(state.next(NOW), Step::Wait { until: Some(settled) });
     // More of it puts nothing off.
-    state.mail(Mail::Soon, NOW + Duration::from_secs(1));
+    state.mail(Relevance::Soon, NOW + Duration::from_secs(1));
     assert_eq!(state.next(NOW + Duration::from_secs(1)), Step::Wait { until: Some(settled) });
     assert_eq!(state.next(settled), Step::TakeIn);
     state.takes_in(true, false);
     assert_eq!(state.next(settled), Step::Think);
     // Once it is taken in, what comes next waits anew.
     let mut state = at(At::Idle);
-    state.mail(Mail::Soon, NOW);
+    state.mail(Relevance::Soon, NOW);
     state.takes_in(false, false);
-    state.mail(Mail::Soon, settled);
+    state.mail(Relevance::Soon, settled);
     assert_eq!(state.next(settled), Step::Wait { until: Some(settled + Duration::from_secs(2)) });
     // What is work takes the others along; and a worker in a turn reads all with the next results.
-    state.mail(Mail::Work, settled);
+    state.mail(Relevance::Work, settled);
     assert_eq!(state.next(settled), Step::TakeIn);
     let mut state = at(At::Turn { results: true });
-    state.mail(Mail::Soon, NOW);
+    state.mail(Relevance::Soon, NOW);
     assert_eq!(state.next(NOW), Step::TakeIn);
     // No shutdown waits for it.
     let mut state = at(At::Idle);
-    state.mail(Mail::Soon, NOW);
+    state.mail(Relevance::Soon, NOW);
     state.directive(asks(2), NOW);
     assert_eq!(state.next(NOW), approve("idle"));
 }
@@ -371,7 +371,7 @@ fn a_call_that_waits_for_a_person_yields_to_whatever_else_comes() {
     };
     let go = Ok(None);
     assert_eq!(hold(|_| {}), (go.clone(), WAIT));
-    assert_eq!(hold(|state| state.mail(Mail::Work, NOW)), (go, WAIT), "a teammate waits for its turn");
+    assert_eq!(hold(|state| state.mail(Relevance::Work, NOW)), (go, WAIT), "a teammate waits for its turn");
     for (change, why) in [
         ((|state| state.spoken_to(true)) as fn(&mut State), Why::SpokenTo),
         (|state| state.directive(asks(2), NOW), Why::Asked),

@@ -85,7 +85,7 @@ fn an_end_by_a_limit_names_it_and_how_to_raise_it() {
 #[test]
 fn what_arrives_when_a_limit_is_reached_begins_the_next_piece_of_work() {
     for (turns, spent) in [(3, 0), (1, 1000)] {
-        let mut state = state_of(At::Turn { results: true }, turns, spent, Mail::Work);
+        let mut state = state_of(At::Turn { results: true }, turns, spent, Relevance::Work);
         assert!(matches!(state.next(NOW), Step::Finish(_)), "{turns} {spent}");
         state.finished(IdleReason::MaxTurns, "told");
         assert_eq!(state.next(NOW), Step::TakeIn);

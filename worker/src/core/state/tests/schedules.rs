@@ -8,7 +8,7 @@ use super::*;
 #[derive(Debug, Clone)]
 enum Move {
     Directive(Directive),
-    Mail(Mail),
+    Mail(Relevance),
     Reply(Status),
     Refuse(bool),
     Interrupt,
@@ -33,7 +33,7 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
     );
     let one = prop_oneof![
         4 => directive,
-        2 => prop_oneof![Just(Mail::News), Just(Mail::Work)].prop_map(Move::Mail),
+        2 => prop_oneof![Just(Relevance::News), Just(Relevance::Work)].prop_map(Move::Mail),
         2 => status.prop_map(Move::Reply),
         1 => any::<bool>().prop_map(Move::Refuse),
         1 => Just(Move::Interrupt),
@@ -57,7 +57,7 @@ fn perform(
                 prop_assert!(until.is_none_or(|until| until > now), "a wait that is over");
                 return Ok(false);
             }
-            Step::TakeIn => state.takes_in(state.arrived.mail == Mail::Work, false),
+            Step::TakeIn => state.takes_in(state.arrived.mail == Relevance::Work, false),
             Step::Show { .. } => state.shown(),
             Step::Think => {
                 prop_assert_eq!(*open, 0, "a model call although calls have no result");

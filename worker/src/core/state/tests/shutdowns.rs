@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn mail_that_came_before_a_shutdown_is_worked_on_and_the_model_asked_with_the_results() {
     let mut state = at(At::Idle);
-    state.mail(Mail::Work, NOW);
+    state.mail(Relevance::Work, NOW);
     state.directive(asks(2), NOW);
     assert_eq!(state.next(NOW), Step::TakeIn);
     state.takes_in(true, false);
@@ -21,18 +21,18 @@ fn mail_that_came_before_a_shutdown_is_worked_on_and_the_model_asked_with_the_re
     state.answered(false);
     assert_eq!(state.next(NOW), Step::Finish(IdleReason::Available));
     state.finished(IdleReason::Available, "");
-    state.mail(Mail::Work, NOW);
+    state.mail(Relevance::Work, NOW);
     assert_eq!(state.next(NOW), approve("the turn ended without an answer"));
 }
 
 #[test]
 fn more_mail_than_one_look_finds_is_taken_in_before_the_incarnation_ends() {
     let mut state = at(At::Idle);
-    state.mail(Mail::Work, NOW);
+    state.mail(Relevance::Work, NOW);
     state.directive(asks(2), NOW);
     state.takes_in(true, true);
     state.work.at = At::Idle;
-    state.mail(Mail::Work, NOW);
+    state.mail(Relevance::Work, NOW);
     assert_eq!(state.next(NOW), Step::TakeIn);
 }
 
@@ -40,13 +40,13 @@ fn more_mail_than_one_look_finds_is_taken_in_before_the_incarnation_ends() {
 fn behind_more_news_than_one_look_finds_there_may_be_mail_that_is_taken_in_first() {
     for (rest, expected) in [(true, Step::TakeIn), (false, approve("idle"))] {
         let mut state = at(At::Idle);
-        state.mail(Mail::News, NOW);
+        state.mail(Relevance::News, NOW);
         state.rest(rest);
         state.directive(asks(2), NOW);
         assert_eq!(state.next(NOW), Step::TakeIn);
         state.takes_in(false, rest);
         state.rest(false);
-        state.mail(Mail::Work, NOW);
+        state.mail(Relevance::Work, NOW);
         assert_eq!(state.next(NOW), expected);
     }
 }
@@ -152,12 +152,12 @@ fn the_time_to_decide_begins_with_the_first_word_that_tells_the_request() {
 #[test]
 fn a_worker_with_news_without_a_pause_answers_when_the_time_is_over() {
     let mut state = at(At::Idle);
-    state.mail(Mail::News, NOW);
+    state.mail(Relevance::News, NOW);
     state.directive(asks(2), NOW);
     assert_eq!(state.next(NOW), Step::TakeIn);
     for passed in [Duration::ZERO, WITHIN / 2] {
         state.takes_in(false, true);
-        state.mail(Mail::News, NOW + passed);
+        state.mail(Relevance::News, NOW + passed);
         assert_eq!(state.next(NOW + passed), Step::TakeIn, "after {passed:?}");
     }
     assert_eq!(state.next(NOW + WITHIN), approve("idle"));

@@ -55,7 +55,7 @@ impl<T: Tools> Session<T> {
         loop {
             self.dispatcher.catch_up().await;
             match self.dispatcher.state.next(self.dispatcher.now()) {
-                Step::Wait { until } => {
+                Step::Wait(until) => {
                     let until = self
                         .flush_notices()
                         .map_or(until, |retry| Some(until.map_or(retry, |at| at.min(retry))));

@@ -161,7 +161,7 @@ impl<T: Tools> Session<T> {
                 self.dispatcher.link.submit(request_id, line);
                 Ok(())
             }
-            Err(error) => self.resolve(&PlanOutcome::Refused(error.to_string())),
+            Err(error) => self.resolve(&Err(error.to_string())),
         }
     }
 
@@ -184,7 +184,7 @@ impl<T: Tools> Session<T> {
         self.settle_plan();
         self.end_call(plan::result_of(verdict))?;
         match verdict {
-            PlanOutcome::Decided { status: Status::Approved, .. } => Ok(()),
+            Ok((Status::Approved, _)) => Ok(()),
             _ => self.end_calls(plan::BEHIND_A_REJECTED),
         }
     }

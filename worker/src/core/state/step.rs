@@ -12,10 +12,7 @@ use super::{At, PendingPlan, ShutdownAnswer, State, SubmissionProgress};
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Step {
     /// Nothing, until something happens or this time has come.
-    Wait {
-        /// The time.
-        until: Option<Duration>,
-    },
+    Wait(Option<Duration>),
     /// Take the mail in.
     TakeIn,
     /// Show the shutdown to the model.
@@ -80,21 +77,10 @@ pub(crate) enum End {
     Unknown(String),
 }
 
-/// What became of a plan.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) enum PlanOutcome {
-    /// It was answered, or expired.
-    Decided {
-        /// How.
-        status: Status,
-        /// What to change, or what to mind.
-        feedback: String,
-    },
-    /// It was never recorded.
-    Refused(String),
-}
+/// What became of a plan: how it was answered (or that it expired), with the feedback; or why it was never recorded.
+pub(crate) type PlanOutcome = Result<(Status, String), String>;
 
-const WAIT: Step = Step::Wait { until: None };
+const WAIT: Step = Step::Wait(None);
 
 impl State {
     /// Decides what to do next. While something runs, [`State::hold`] is to be asked.
@@ -208,18 +194,16 @@ impl State {
         }
         if let Some(verdict) = verdict.filter(|verdict| verdict.status != Status::Pending) {
             let feedback = verdict.feedback.clone();
-            return Step::Resolve(PlanOutcome::Decided { status: verdict.status, feedback });
+            return Step::Resolve(Ok((verdict.status, feedback)));
         }
         match &plan.progress {
             // Nothing that an open gate let through may run when the plan is recorded.
             SubmissionProgress::Nothing if self.background => self.wait(now),
             SubmissionProgress::Nothing => Step::SubmitPlan,
             SubmissionProgress::Submitted | SubmissionProgress::Recorded(Status::Pending) => self.wait(now),
-            SubmissionProgress::Recorded(status) => {
-                Step::Resolve(PlanOutcome::Decided { status: *status, feedback: String::new() })
-            }
+            SubmissionProgress::Recorded(status) => Step::Resolve(Ok((*status, String::new()))),
             SubmissionProgress::Taken => Step::RenumberPlan,
-            SubmissionProgress::Refused(why) => Step::Resolve(PlanOutcome::Refused(why.clone())),
+            SubmissionProgress::Refused(why) => Step::Resolve(Err(why.clone())),
         }
     }
 
@@ -232,6 +216,6 @@ impl State {
     fn wait(&self, now: Duration) -> Step {
         let again = self.shutdown.as_ref().map(|shutdown| shutdown.not_before);
         let until = [again, self.settled_at].into_iter().flatten().filter(|&time| time > now).min();
-        Step::Wait { until }
+        Step::Wait(until)
     }
 }

@@ -19,7 +19,7 @@ use super::*;
 const NOW: Duration = Duration::from_secs(100);
 /// The decision time of the shutdowns here.
 const WITHIN: Duration = Duration::from_secs(30);
-const WAIT: Step = Step::Wait { until: None };
+const WAIT: Step = Step::Wait(None);
 
 fn id(id: &str) -> RequestId {
     RequestId::new(id).unwrap()
@@ -336,10 +336,10 @@ fn what_teammates_say_at_the_end_of_their_work_is_taken_in_together() {
     let mut state = at(At::Idle);
     let settled = NOW + Duration::from_secs(2);
     state.mail(Relevance::Soon, NOW);
-    assert_eq!(state.next(NOW), Step::Wait { until: Some(settled) });
+    assert_eq!(state.next(NOW), Step::Wait(Some(settled)));
     // More of it puts nothing off.
     state.mail(Relevance::Soon, NOW + Duration::from_secs(1));
-    assert_eq!(state.next(NOW + Duration::from_secs(1)), Step::Wait { until: Some(settled) });
+    assert_eq!(state.next(NOW + Duration::from_secs(1)), Step::Wait(Some(settled)));
     assert_eq!(state.next(settled), Step::TakeIn);
     state.takes_in(true, false);
     assert_eq!(state.next(settled), Step::Think);
@@ -348,7 +348,7 @@ fn what_teammates_say_at_the_end_of_their_work_is_taken_in_together() {
     state.mail(Relevance::Soon, NOW);
     state.takes_in(false, false);
     state.mail(Relevance::Soon, settled);
-    assert_eq!(state.next(settled), Step::Wait { until: Some(settled + Duration::from_secs(2)) });
+    assert_eq!(state.next(settled), Step::Wait(Some(settled + Duration::from_secs(2))));
     // What is work takes the others along; and a worker in a turn reads all with the next results.
     state.mail(Relevance::Work, settled);
     assert_eq!(state.next(settled), Step::TakeIn);

@@ -186,6 +186,19 @@ fn a_notice_is_pending_only_while_no_entry_followed_its_own() {
 }
 
 #[test]
+fn why_work_came_to_nothing_is_known_after_a_crash_until_other_work_begins() {
+    let failed = Event::Idle {
+        idle_reason: IdleReason::Failed,
+        content: "no key".to_owned(),
+        message_id: Uuid::from_u128(9),
+    };
+    let is_well =
+        |more: &[Event]| replayed(&[&[begins(Some("go")), failed.clone()], more].concat()).trouble.is_empty();
+    assert!(!is_well(&[]) && !is_well(&[next_incarnation()]));
+    assert!(is_well(&[messages(&["message"])]) && is_well(&[left(), next_incarnation()]));
+}
+
+#[test]
 fn the_cursor_is_that_of_the_last_entry() {
     let after = replayed(&[begins(None), messages(&["message", "broadcast"]), next_incarnation()]);
     assert_eq!(after.cursor.offset, 2);

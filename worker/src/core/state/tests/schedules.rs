@@ -53,7 +53,7 @@ fn perform(
 ) -> Result<bool, TestCaseError> {
     for _ in 0..200 {
         match state.next(now) {
-            Step::Wait { until } => {
+            Step::Wait(until) => {
                 prop_assert!(until.is_none_or(|until| until > now), "a wait that is over");
                 return Ok(false);
             }

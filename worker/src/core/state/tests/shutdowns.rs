@@ -114,7 +114,7 @@ fn a_refused_answer_is_given_again_a_little_later_while_the_word_calls_it_pendin
     state.refused(&id("s1"), "no line stands there".to_owned(), false);
     assert!(matches!(state.next(NOW), Step::Settle(_)));
     state.settled(NOW);
-    let Step::Wait { until: Some(later) } = state.next(NOW) else { panic!("{:?}", state.next(NOW)) };
+    let Step::Wait(Some(later)) = state.next(NOW) else { panic!("{:?}", state.next(NOW)) };
     assert_eq!(state.next(later), approve("idle"));
     state.directive(directive(3), NOW);
     assert_eq!(state.next(later), WAIT);
@@ -125,7 +125,7 @@ fn an_answer_that_could_not_be_written_is_tried_again_a_little_later() {
     let mut state = at(At::Idle);
     state.directive(asks(2), NOW);
     state.answer_failed(NOW);
-    let Step::Wait { until: Some(later) } = state.next(NOW) else { panic!("{:?}", state.next(NOW)) };
+    let Step::Wait(Some(later)) = state.next(NOW) else { panic!("{:?}", state.next(NOW)) };
     assert_eq!(state.next(later), approve("idle"));
 }
 

@@ -4,9 +4,10 @@ use super::{Body, LEAD, Message, TEAMD, USER};
 use crate::name::Name;
 
 /// What a message is to its reader.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Relevance {
     /// Nothing: it stands in the inbox for another reader, and is passed over.
+    #[default]
     None,
     /// News for the next turn. It starts none.
     News,

@@ -1,12 +1,11 @@
 //! The connection to the daemon: the one that the worker is born with, and every later one.
 //!
 //! A task of its own reads and writes, so that a daemon that is stopped or gone does not hold the worker up. What is to be
-//! said is not a queue but what holds now (the state, the lines not yet recorded): it is said again whole on each
-//! new connection. The task decides nothing; what it hears goes to the session.
-//!
-//! What the lead agent asks is said again on a new connection, too: the daemon knows it by its id.
+//! said is not a queue but what holds now: the state, the lines that are not recorded yet, the questions of the lead agent
+//! that are not answered yet (the daemon knows them by their ids). It is said again whole on each new connection. The task
+//! decides nothing; what it hears goes to the dispatcher.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +28,7 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_
 /// How long an incarnation that ends waits for its last words to be sent.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// How many frames may wait for the session.
+/// How many frames may wait for the dispatcher.
 const HEARD: usize = 64;
 
 /// Who this worker is.
@@ -69,25 +68,28 @@ pub(crate) async fn await_welcome(
     }
 }
 
-/// A line of the lead's inbox that this worker means.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Submitted {
-    request_id: RequestId,
-    line: Appended,
-}
-
 /// What holds now, and is to be sent.
 #[derive(Debug, Clone, Default)]
 struct Announcement {
     state: WorkerState,
-    /// The lines that are not recorded yet.
-    submitted: Vec<Submitted>,
-    /// What was asked and is not answered yet.
-    asked: Vec<TaggedCommand>,
-    leaving: bool,
-    /// How many questions of the daemon the session has come to, and the number of the last one: they begin anew with
-    /// each daemon.
-    pongs: (u64, u64),
+    /// The frames that hold until they are settled, each with its number.
+    frames: Vec<(u64, FromWorker)>,
+    /// The number of the last frame.
+    last: u64,
+}
+
+impl Announcement {
+    /// Takes back the frames that are settled, and adds one, if there is one.
+    fn change(&mut self, is_settled: impl Fn(&FromWorker) -> bool, frame: Option<FromWorker>) {
+        self.frames.retain(|(_, frame)| !is_settled(frame));
+        self.last += 1;
+        self.frames.extend(frame.map(|frame| (self.last, frame)));
+    }
+}
+
+/// Tells whether a frame answers a question of the daemon: no other connection wants that answer.
+fn answers_ping(frame: &FromWorker) -> bool {
+    matches!(frame, FromWorker::Pong { number: 1.. })
 }
 
 /// Why there is no answer to what was asked.
@@ -104,7 +106,7 @@ pub(crate) enum Unanswered {
 /// The answer to what was asked.
 pub(crate) type Reply = Result<Done, Unanswered>;
 
-/// What the session hears.
+/// What the dispatcher hears.
 #[derive(Debug)]
 pub(crate) enum Heard {
     /// The daemon says something.
@@ -115,13 +117,13 @@ pub(crate) enum Heard {
     NoTeam,
 }
 
-/// The session's end.
+/// The dispatcher's end.
 #[derive(Debug)]
 pub(crate) struct Link {
     said: watch::Sender<Announcement>,
     heard: mpsc::Receiver<Heard>,
     task: JoinHandle<()>,
-    /// Who waits for an answer.
+    /// The calls that wait for an answer.
     waiting: HashMap<u32, oneshot::Sender<Reply>>,
     last_tag: u32,
 }
@@ -134,7 +136,7 @@ impl Link {
         identity: Identity,
         environment: Environment,
     ) -> Self {
-        let (said, listens) = watch::channel(Announcement::default());
+        let (said, listens) = announce();
         let (hears, heard) = mpsc::channel(HEARD);
         let task = Task { dir, identity, environment, said: listens, hears, pause: PAUSES.0 };
         let task = tokio::spawn(task.run(connection));
@@ -147,22 +149,21 @@ impl Link {
         let tag = self.last_tag;
         let (answers, answer) = oneshot::channel();
         self.waiting.insert(tag, answers);
-        self.said.send_modify(|said| said.asked.push(TaggedCommand { tag, command }));
+        self.change(|_| false, Some(FromWorker::Asks(TaggedCommand { tag, command })));
         (tag, answer)
     }
 
     /// Passes an answer on. One that no call waits for any more changes nothing.
     pub(crate) fn answered(&mut self, tag: u32, reply: Reply) {
-        self.said.send_modify(|said| said.asked.retain(|asked| asked.tag != tag));
-        if self.waiting.remove(&tag).is_none_or(|answers| answers.send(reply).is_err()) {
+        if self.give_up(tag).is_none_or(|answers| answers.send(reply).is_err()) {
             tracing::debug!("no call waits for the answer to question {tag}");
         }
     }
 
-    /// Waits for an answer no more.
-    pub(crate) fn give_up(&mut self, tag: u32) {
-        self.waiting.remove(&tag);
-        self.said.send_modify(|said| said.asked.retain(|asked| asked.tag != tag));
+    /// Waits for an answer no more; returns where it was to come.
+    pub(crate) fn give_up(&mut self, tag: u32) -> Option<oneshot::Sender<Reply>> {
+        self.change(|frame| matches!(frame, FromWorker::Asks(asked) if asked.tag == tag), None);
+        self.waiting.remove(&tag)
     }
 
     /// Reports the state of the worker, if it has changed.
@@ -175,24 +176,28 @@ impl Link {
     }
 
     /// Submits a line, until it is settled.
-    pub(crate) fn submit(&self, request_id: &RequestId, line: Appended) {
-        let request_id = request_id.clone();
-        self.said.send_modify(|said| said.submitted.push(Submitted { request_id, line }));
+    pub(crate) fn submit(&self, request_id: RequestId, Appended { offset, len }: Appended) {
+        self.change(|_| false, Some(FromWorker::Submitted { request_id, offset, len }));
     }
 
     /// Submits the lines of a request no more: the daemon has recorded or refused them, or no call waits for them.
-    pub(crate) fn settle(&self, request_id: &RequestId) {
-        self.said.send_modify(|said| said.submitted.retain(|line| line.request_id != *request_id));
+    pub(crate) fn settle(&self, settled: &RequestId) {
+        let is_it = |frame: &FromWorker| matches!(frame, FromWorker::Submitted { request_id, .. } if request_id == settled);
+        self.change(is_it, None);
     }
 
-    /// Answers the daemon's question whether the session goes round.
+    /// Answers the daemon's question whether the dispatcher goes round.
     pub(crate) fn pong(&self, number: u64) {
-        self.said.send_modify(|said| said.pongs = (said.pongs.0 + 1, number));
+        self.change(answers_ping, Some(FromWorker::Pong { number }));
     }
 
     /// Reports that SIGTERM came.
     pub(crate) fn report_leaving(&self) {
-        self.said.send_modify(|said| said.leaving = true);
+        self.change(|frame| *frame == FromWorker::Leaving, Some(FromWorker::Leaving));
+    }
+
+    fn change(&self, is_settled: impl Fn(&FromWorker) -> bool, frame: Option<FromWorker>) {
+        self.said.send_modify(|said| said.change(is_settled, frame));
     }
 
     /// Waits for the next event of the connection. Dropping the future loses nothing.
@@ -213,12 +218,11 @@ impl Link {
     }
 }
 
-/// Why a connection ended.
-enum ConnectionEnd {
-    /// The daemon closed it, or it broke.
-    Closed,
-    /// The session has nothing more to say.
-    Done,
+/// Returns both ends of what is said: at first, that the worker can be asked whether it goes round.
+fn announce() -> (watch::Sender<Announcement>, watch::Receiver<Announcement>) {
+    let mut said = Announcement::default();
+    said.change(|_| false, Some(FromWorker::Pong { number: 0 }));
+    watch::channel(said)
 }
 
 struct Task {
@@ -232,108 +236,82 @@ struct Task {
 }
 
 /// What was sent on the present connection.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Sent {
     state: WorkerState,
-    submitted: Vec<Submitted>,
-    asked: HashSet<u32>,
-    leaving: bool,
-    /// Whether it was said that it can be asked.
-    able: bool,
-    /// How many questions were answered, or belong to the connections before.
-    pongs: u64,
+    /// The number of the last frame.
+    last: u64,
+    /// The number of the last frame that there was before the connection.
+    before: u64,
 }
 
 impl Sent {
     /// Nothing but the state, which the greeting says.
-    fn greeted(state: WorkerState, pongs: u64) -> Self {
-        Self { state, submitted: Vec::new(), asked: HashSet::new(), leaving: false, able: false, pongs }
+    fn greeted(said: &Announcement) -> Self {
+        Self { state: said.state.clone(), last: 0, before: said.last }
     }
 
     /// Returns what holds now and was not said on this connection, and notes that it is; the state first, since it says
     /// what a submitted plan is.
-    fn frames(&mut self, said: Announcement) -> Vec<FromWorker> {
+    fn frames(&mut self, said: &Announcement) -> Vec<FromWorker> {
         let mut frames = Vec::new();
         if said.state != self.state {
             self.state = said.state.clone();
-            frames.push(FromWorker::State(said.state));
+            frames.push(FromWorker::State(said.state.clone()));
         }
-        if !self.able {
-            self.able = true;
-            frames.push(FromWorker::Pong { number: 0 });
-        }
-        let (pongs, number) = said.pongs;
-        if pongs != self.pongs {
-            self.pongs = pongs;
-            frames.push(FromWorker::Pong { number });
-        }
-        self.submitted.retain(|line| said.submitted.contains(line));
-        for submitted in said.submitted {
-            if !self.submitted.contains(&submitted) {
-                self.submitted.push(submitted.clone());
-                let Submitted { request_id, line: Appended { offset, len } } = submitted;
-                frames.push(FromWorker::Submitted { request_id, offset, len });
-            }
-        }
-        for asked in said.asked {
-            if self.asked.insert(asked.tag) {
-                frames.push(FromWorker::Asks(asked));
-            }
-        }
-        if said.leaving && !self.leaving {
-            self.leaving = true;
-            frames.push(FromWorker::Leaving);
-        }
+        let is_new = |(number, frame): &&(u64, FromWorker)| {
+            *number > self.last && (*number > self.before || !answers_ping(frame))
+        };
+        frames.extend(said.frames.iter().filter(is_new).map(|(_, frame)| frame.clone()));
+        self.last = said.last;
         frames
     }
 }
 
 impl Task {
     async fn run(mut self, born_with: Connection) {
-        let mut told = Sent::greeted(WorkerState::default(), 0);
+        let mut sent = Sent::default();
         let mut connection = born_with;
-        loop {
-            match self.serve(connection, &mut told).await {
-                ConnectionEnd::Done => return,
-                ConnectionEnd::Closed => tracing::info!("the daemon is gone; going on without it"),
-            }
+        while !self.serve(connection, &mut sent).await {
+            tracing::info!("the daemon is gone; going on without it");
             drop(self.hears.send(Heard::Away).await);
             match self.reconnect().await {
-                Some(again) => (connection, told) = again,
+                Some(again) => (connection, sent) = again,
                 None => return,
             }
             tracing::info!("the daemon is back");
         }
     }
 
-    async fn serve(&mut self, connection: Connection, told: &mut Sent) -> ConnectionEnd {
+    /// Serves a connection until it ends; returns whether the worker has nothing more to say.
+    async fn serve(&mut self, connection: Connection, sent: &mut Sent) -> bool {
         let (mut outgoing, mut incoming): (Outgoing<FromWorker>, Incoming<ToWorker>) = connection.split();
         self.said.mark_changed();
         loop {
             tokio::select! {
                 changed = self.said.changed() => {
                     let done = changed.is_err();
-                    if let Err(error) = self.send_changes(&mut outgoing, told).await {
+                    if let Err(error) = self.send_changes(&mut outgoing, sent).await {
                         tracing::debug!("the daemon cannot be told: {error}");
-                        return ConnectionEnd::Closed;
+                        return false;
                     }
                     if done {
-                        return ConnectionEnd::Done;
+                        return true;
                     }
                 }
                 heard = incoming.receive() => match heard {
                     Ok(Some(heard)) => {
                         self.pause = PAUSES.0;
                         if self.hears.send(Heard::Daemon(heard)).await.is_err() {
-                            // The session ends: its last words follow.
-                            drop(self.send_changes(&mut outgoing, told).await);
-                            return ConnectionEnd::Done;
+                            // The incarnation ends: its last words follow.
+                            drop(self.send_changes(&mut outgoing, sent).await);
+                            return true;
                         }
                     }
-                    Ok(None) => return ConnectionEnd::Closed,
+                    Ok(None) => return false,
                     Err(error) => {
                         tracing::warn!("the connection to the daemon broke: {error}");
-                        return ConnectionEnd::Closed;
+                        return false;
                     }
                 },
             }
@@ -344,16 +322,16 @@ impl Task {
     async fn send_changes(
         &mut self,
         outgoing: &mut Outgoing<FromWorker>,
-        told: &mut Sent,
+        sent: &mut Sent,
     ) -> Result<(), WireError> {
-        let said = self.said.borrow_and_update().clone();
-        for frame in told.frames(said) {
+        let frames = sent.frames(&self.said.borrow_and_update());
+        for frame in frames {
             outgoing.send(&frame).await?;
         }
         Ok(())
     }
 
-    /// Tries until the daemon is there; none if the session ends first, or the team.
+    /// Tries until the daemon is there; none if the incarnation ends first, or the team.
     async fn reconnect(&mut self) -> Option<(Connection, Sent)> {
         loop {
             tokio::select! {
@@ -365,14 +343,9 @@ impl Task {
                 return None;
             }
             self.pause = (self.pause * 2).min(PAUSES.1);
-            let (state, pongs) = {
-                let said = self.said.borrow();
-                (said.state.clone(), said.pongs.0)
-            };
-            match self.connect(state.clone()).await {
-                Ok(connection) => {
-                    return Some((connection, Sent::greeted(state, pongs)));
-                }
+            let sent = Sent::greeted(&self.said.borrow());
+            match self.connect(sent.state.clone()).await {
+                Ok(connection) => return Some((connection, sent)),
                 Err(error) => tracing::debug!("the daemon cannot be reached: {error}"),
             }
         }

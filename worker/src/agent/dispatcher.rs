@@ -4,18 +4,18 @@
 
 use std::future::Future;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use teamd_shared::control::{Command, ToWorker};
 use teamd_shared::member::Waiting;
 use teamd_shared::watch::SLOW_TICK;
-use tokio::signal::unix::Signal;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 use crate::agent::connection::{Heard, Link, Reply, Unanswered};
 use crate::agent::mailbox::Mailbox;
-use crate::core::state::{End, Hold, State, Why};
+use crate::core::state::{End, State, Why};
 use crate::tools::{Toolbox, Tools};
 
 /// How many events are served before the next step.
@@ -24,41 +24,6 @@ const AT_ONCE: usize = 64;
 /// How long the daemon may take to answer the lead agent.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What happens outside.
-#[derive(Debug)]
-enum Event {
-    Heard(Heard),
-    Mail,
-    Terminate,
-    BackgroundEnded,
-    Pause(Option<Waiting>),
-    Time,
-}
-
-/// The signals that end the worker.
-#[derive(Debug)]
-pub(crate) enum Terminations {
-    /// As the system sends them.
-    Sent(Signal),
-    /// As a simulation sends them.
-    #[cfg(test)]
-    Simulated(tokio::sync::mpsc::UnboundedReceiver<()>),
-}
-
-impl Terminations {
-    /// Waits for the next one. Dropping the future loses nothing.
-    pub(crate) async fn recv(&mut self) {
-        let came = match self {
-            Self::Sent(signal) => signal.recv().await,
-            #[cfg(test)]
-            Self::Simulated(terminations) => terminations.recv().await,
-        };
-        if came.is_none() {
-            std::future::pending().await
-        }
-    }
-}
-
 /// What is served all the time.
 #[derive(Debug)]
 pub(crate) struct Dispatcher<T = Toolbox> {
@@ -66,7 +31,8 @@ pub(crate) struct Dispatcher<T = Toolbox> {
     pub(crate) link: Link,
     pub(crate) mailbox: Mailbox,
     pub(crate) toolbox: T,
-    pub(crate) terminate: Terminations,
+    /// Notified by each SIGTERM.
+    pub(crate) terminate: Arc<Notify>,
     /// The pause of the moment in which the model waits for its service, if it has one.
     pub(crate) pauses: Option<watch::Receiver<Option<Waiting>>>,
     /// What the times of the state count from.
@@ -87,14 +53,11 @@ impl<T: Tools> Dispatcher<T> {
     pub(crate) async fn run_until<O>(&mut self, activity: impl Future<Output = O>) -> Result<O, Why> {
         let mut activity = pin!(activity);
         loop {
-            let until = match self.state.hold(self.now()) {
-                Hold::Stop(why) => return Err(why),
-                Hold::Go { until } => until,
-            };
+            let until = self.state.hold(self.now())?;
             tokio::select! {
                 biased;
                 output = &mut activity => return Ok(output),
-                event = self.event(until) => self.dispatch(event),
+                () = self.serve(until) => {}
             }
         }
     }
@@ -106,18 +69,15 @@ impl<T: Tools> Dispatcher<T> {
             tokio::select! {
                 biased;
                 output = &mut activity => return output,
-                event = self.event(None) => self.dispatch(event),
+                () = self.serve(None) => {}
             }
         }
     }
 
     /// Asks the daemon for something, as the lead agent, and serves until it answers, or the state stops that.
     pub(crate) async fn ask(&mut self, command: Command) -> Result<Reply, Why> {
-        let (tag, answer) = self.link.ask(command);
-        let asked = self.run_until(tokio::time::timeout(PATIENCE, answer)).await;
-        self.link.give_up(tag);
-        // One that does not answer is as good as lost; only this link drops the other end.
-        asked.map(|answer| answer.ok().and_then(Result::ok).unwrap_or(Err(Unanswered::Lost)))
+        let asked = self.ask_while(command, tokio::time::sleep(PATIENCE)).await;
+        asked.map(|reply| reply.unwrap_or(Err(Unanswered::Lost)))
     }
 
     /// As [`Dispatcher::ask`], however long the answer takes; none if something else is over before.
@@ -130,6 +90,7 @@ impl<T: Tools> Dispatcher<T> {
         let waiting = async {
             tokio::select! {
                 biased;
+                // Only this link drops the other end.
                 answer = answer => Some(answer.unwrap_or(Err(Unanswered::Lost))),
                 () = over => None,
             }
@@ -139,12 +100,6 @@ impl<T: Tools> Dispatcher<T> {
         waited
     }
 
-    /// Serves one event, at least until a time.
-    pub(crate) async fn wait(&mut self, until: Option<Duration>) {
-        let event = self.event(until).await;
-        self.dispatch(event);
-    }
-
     /// Serves what has happened already: a turn of quick calls must not outrun the daemon's directive.
     pub(crate) async fn catch_up(&mut self) {
         tokio::task::yield_now().await;
@@ -152,14 +107,14 @@ impl<T: Tools> Dispatcher<T> {
         for _ in 0..AT_ONCE {
             tokio::select! {
                 biased;
-                event = self.event(None) => self.dispatch(event),
+                () = self.serve(None) => {}
                 () = std::future::ready(()) => return,
             }
         }
     }
 
-    /// Says where the worker stands, and waits for what happens next. Dropping the future loses nothing.
-    async fn event(&mut self, until: Option<Duration>) -> Event {
+    /// Says where the worker stands, and serves what happens next, or the time. Dropping the future loses nothing.
+    pub(crate) async fn serve(&mut self, until: Option<Duration>) {
         self.link.report_state(self.state.report(self.mailbox.wants_ring()));
         let until = until.map_or(self.tick, |until| self.tick.min(self.began + until));
         let Self { state, link, mailbox, toolbox, terminate, pauses, .. } = self;
@@ -167,36 +122,32 @@ impl<T: Tools> Dispatcher<T> {
         // after each of the others: nothing is lost by waiting.
         tokio::select! {
             biased;
-            () = terminate.recv() => Event::Terminate,
-            () = toolbox.end_background(), if state.must_end_background() => Event::BackgroundEnded,
-            heard = link.next() => Event::Heard(heard),
-            pause = next_pause(pauses) => Event::Pause(pause),
-            () = mailbox.changed() => Event::Mail,
-            () = tokio::time::sleep_until(until) => Event::Time,
-        }
-    }
-
-    fn dispatch(&mut self, event: Event) {
-        match event {
-            Event::Heard(Heard::Daemon(said)) => self.receive(said),
-            Event::Heard(Heard::NoTeam) => {
-                self.state.end(End::Unknown("the team directory was deleted".to_owned()));
-            }
-            Event::Heard(Heard::Away) => {
-                // What it had decided last it may have left in the inbox alone, and the daemon wakes no worker any more.
-                self.fetch();
-                self.state.away();
-            }
-            Event::Mail => self.fetch(),
-            Event::Terminate => {
+            () = terminate.notified() => {
                 tracing::info!("SIGTERM: leaving");
                 self.link.report_leaving();
                 self.state.end(End::Terminated);
             }
-            Event::BackgroundEnded => self.state.background(false),
-            Event::Pause(pause) => self.state.pause(pause),
-            Event::Time if Instant::now() >= self.tick => self.fetch(),
-            Event::Time => {}
+            () = toolbox.end_background(), if state.must_end_background() => self.state.background(false),
+            heard = link.next() => self.hear(heard),
+            pause = next_pause(pauses) => self.state.pause(pause),
+            () = mailbox.changed() => self.fetch(),
+            () = tokio::time::sleep_until(until) => {
+                if Instant::now() >= self.tick {
+                    self.fetch();
+                }
+            }
+        }
+    }
+
+    fn hear(&mut self, heard: Heard) {
+        match heard {
+            Heard::Daemon(said) => self.receive(said),
+            Heard::NoTeam => self.state.end(End::Unknown("the team directory was deleted".to_owned())),
+            Heard::Away => {
+                // What it had decided last it may have left in the inbox alone, and the daemon wakes no worker any more.
+                self.fetch();
+                self.state.away();
+            }
         }
     }
 
@@ -236,12 +187,7 @@ impl<T: Tools> Dispatcher<T> {
     pub(crate) fn fetch(&mut self) {
         self.tick = Instant::now() + SLOW_TICK;
         self.mailbox.fetch();
-        self.state.mail(self.mailbox.mail(), self.now());
-        self.state.rest(self.mailbox.has_unseen());
-        self.state.spoken_to(self.mailbox.holds_message_of_person());
-        if self.mailbox.holds_request_for_plan() {
-            self.state.plan_wanted();
-        }
+        self.state.arrived(self.mailbox.arrived(), self.now());
     }
 }
 

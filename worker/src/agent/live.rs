@@ -5,7 +5,7 @@
 //! never synced. `run/` may be deleted at any time: each call opens the file anew.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::Write;
 use std::sync::Arc;
 
 use rustix::fs::OFlags;
@@ -30,38 +30,23 @@ impl Live {
 
     /// An answer begins, or begins again.
     pub(crate) fn begin(&mut self) {
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND;
-        self.file = match self.dir.open_file(&self.at, flags) {
-            Ok(file) => self.or_complain(file.set_len(0)).map(|()| file),
-            Err(error) => {
-                tracing::debug!("the answer cannot be shown while it comes: {error}");
-                None
-            }
-        };
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND | OFlags::TRUNC;
+        let opened = self.dir.open_file(&self.at, flags);
+        self.file = opened.inspect_err(|error| tracing::debug!("no answer can be shown: {error}")).ok();
     }
 
     /// Something of it is heard.
     pub(crate) fn observe(&mut self, progress: Progress<'_>) {
-        match progress {
-            Progress::Text(text) => self.push(text),
-            Progress::Again => self.begin(),
+        match (progress, &mut self.file) {
+            (Progress::Again, _) => self.begin(),
+            (Progress::Text(text), Some(file)) => {
+                if let Err(error) = file.write_all(text.as_bytes()) {
+                    tracing::debug!("an answer cannot be shown in {}: {error}", self.at);
+                    self.file = None;
+                }
+            }
+            (Progress::Text(_), None) => {}
         }
-    }
-
-    fn push(&mut self, text: &str) {
-        let Some(file) = &mut self.file else { return };
-        let written = file.write_all(text.as_bytes());
-        if self.or_complain(written).is_none() {
-            self.file = None;
-        }
-    }
-
-    fn or_complain<T>(&self, result: io::Result<T>) -> Option<T> {
-        result
-            .map_err(|error| {
-                tracing::debug!("the answer cannot be shown in {} while it comes: {error}", self.at)
-            })
-            .ok()
     }
 }
 
@@ -75,16 +60,16 @@ mod tests {
         let dir = Arc::new(TeamDir::create(&scratch.path().join(".team")).unwrap());
         let alice = Name::new("alice").unwrap();
         let mut live = Live::new(Arc::clone(&dir), &alice);
-        live.push("lost, since nothing has begun");
+        live.observe(Progress::Text("lost, since nothing has begun"));
         for text in ["first", "second"] {
             live.begin();
-            live.push(text);
-            live.push("!");
+            live.observe(Progress::Text(text));
+            live.observe(Progress::Text("!"));
             assert_eq!(dir.read(&TeamPath::live(&alice)).unwrap(), format!("{text}!").as_bytes());
         }
         dir.remove(&TeamPath::live(&alice)).unwrap();
         live.begin();
-        live.push("third");
+        live.observe(Progress::Text("third"));
         assert_eq!(dir.read(&TeamPath::live(&alice)).unwrap(), b"third");
     }
 }

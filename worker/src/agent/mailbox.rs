@@ -17,7 +17,7 @@ use teamd_shared::team_dir::{TeamDir, TeamPath};
 use teamd_shared::watch::{Watch, WatchError};
 use uuid::Uuid;
 
-use crate::core::state::Mail;
+use crate::core::state::Arrived;
 
 /// How many lines wait in memory at most, give or take a look; the rest waits in the file.
 const MAX_WAITING: usize = 4096;
@@ -27,9 +27,6 @@ const MAX_WAITING_BYTES: u64 = 4 << 20;
 const MAX_TAKEN: usize = 64;
 /// Likewise, in bytes: an entry of the transcript stays of a size that can be written and read.
 const MAX_TAKEN_BYTES: u64 = 1 << 20;
-
-/// How often a watch is armed again on an inbox that is deleted each time.
-const TRIES: usize = 8;
 
 /// How the inbox is watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,19 +46,12 @@ pub(crate) struct Mailbox {
     name: Name,
     reader: Reader,
     watch: Option<Watch>,
-    waiting: VecDeque<Item>,
+    /// What was fetched and is not taken in, each with its length in bytes.
+    waiting: VecDeque<(Taken, u64)>,
     /// Whether more may stand in the file already.
     rest: bool,
     /// Whether the last look failed: one line in the log is enough.
     failing: bool,
-}
-
-#[derive(Debug)]
-enum Item {
-    Line(Box<InboxLine>),
-    /// Nothing but repetitions, up to this position: else they would count as unread for ever.
-    Repeated(Position),
-    Restarted(String),
 }
 
 /// What is taken in with one entry of the transcript.
@@ -69,7 +59,8 @@ enum Item {
 pub(crate) enum Taken {
     /// Messages.
     Messages {
-        /// The messages.
+        /// The messages; none where nothing but lines that are not for this member stand before the position: else they would
+        /// count as unread for ever.
         messages: Vec<Message>,
         /// The position behind them.
         behind: Position,
@@ -137,15 +128,22 @@ impl Mailbox {
             match self.reader.read_new() {
                 Ok(batch) => {
                     self.failing = false;
-                    let restarted = batch.restarted.map(|why| Item::Restarted(format!("the inbox {why}")));
-                    self.waiting.extend(restarted);
-                    self.waiting.extend(batch.lines.into_iter().map(|line| Item::Line(Box::new(line))));
-                    self.waiting.extend(batch.repeated.then_some(Item::Repeated(batch.position)));
+                    if let Some(why) = batch.restarted {
+                        let reason = format!("the inbox {why}");
+                        self.waiting.push_back((Taken::Restarted { reason }, 0));
+                    }
+                    let lines = batch.lines.into_iter().map(|line| self.read(line)).collect::<Vec<_>>();
+                    self.waiting.extend(lines);
+                    if batch.repeated {
+                        self.waiting.push_back((nothing(batch.position), 0));
+                    }
                     self.rest = batch.more;
                 }
                 Err(error) => {
                     self.rest = false;
-                    self.complain(&error);
+                    if !std::mem::replace(&mut self.failing, true) {
+                        tracing::warn!("{error}; looking again on a slow timer");
+                    }
                 }
             }
             if !self.rest {
@@ -157,64 +155,50 @@ impl Mailbox {
     /// Sees that what stands at the path is watched, before it is read: whatever takes its place from then on wakes. Where
     /// that cannot be done, the daemon rings, which watches the folder.
     fn listen(&mut self) {
-        for _ in 0..TRIES {
-            let why: Box<dyn std::error::Error> = match self.watch.as_mut().map(Watch::rearm_if_needed) {
-                None | Some(Ok(_)) => return,
-                // The reader makes it again.
-                Some(Err(WatchError::Missing(_))) => match self.reader.follow_path() {
-                    Ok(()) => continue,
-                    Err(error) => error.into(),
-                },
-                Some(Err(error)) => error.into(),
-            };
-            tracing::warn!("{why}: the daemon is asked to ring");
-            break;
+        let Some(watch) = &mut self.watch else { return };
+        let mut armed = watch.rearm_if_needed();
+        if let Err(WatchError::Missing(_)) = armed {
+            // The reader makes it again, or says why it cannot.
+            drop(self.reader.follow_path());
+            armed = watch.rearm_if_needed();
         }
-        self.watch = None;
+        if let Err(error) = armed {
+            tracing::warn!("{error}: the daemon is asked to ring");
+            self.watch = None;
+        }
     }
 
     fn waiting_bytes(&self) -> u64 {
-        let mut lines = self.waiting.iter().filter_map(|item| match item {
-            Item::Line(line) => Some(line),
-            Item::Repeated(_) | Item::Restarted(_) => None,
-        });
-        let first = lines.next().map_or(0, |line| line.offset);
-        lines.next_back().map_or(0, |last| last.position.offset.saturating_sub(first))
+        self.waiting.iter().map(|(_, bytes)| bytes).sum()
+    }
+
+    /// Returns what a line is to this member, and its length. The daemon looks after what is no message in the inbox of the
+    /// lead.
+    fn read(&self, InboxLine { offset, position: behind, message }: InboxLine) -> (Taken, u64) {
+        let taken = match message {
+            Ok(message) if message.relevance(&self.name) != Relevance::None => {
+                Taken::Messages { messages: vec![message], behind }
+            }
+            Err(rejection) if self.name != Name::lead() => Taken::Rejected { offset, rejection, behind },
+            Ok(_) | Err(_) => nothing(behind),
+        };
+        (taken, behind.offset.saturating_sub(offset))
     }
 
     /// Tells what has arrived and is not taken in.
-    pub(crate) fn mail(&self) -> Mail {
-        let mail = |item: &Item| match item {
-            Item::Line(line) => match line.message.as_ref().map(|message| message.relevance(&self.name)) {
-                Ok(Relevance::Work) => Mail::Work,
-                Ok(Relevance::Soon) => Mail::Soon,
-                // The cursor has to move behind it.
-                Ok(Relevance::News | Relevance::None) | Err(_) => Mail::News,
-            },
-            Item::Repeated(_) | Item::Restarted(_) => Mail::News,
-        };
-        self.waiting.iter().map(mail).max().unwrap_or(Mail::None)
-    }
-
-    /// Tells whether something of the person has arrived and is not taken in.
-    pub(crate) fn holds_message_of_person(&self) -> bool {
-        let of_person = |message: &Message| message.from == USER && message.starts_a_turn(&self.name);
-        self.waiting
-            .iter()
-            .any(|item| matches!(item, Item::Line(line) if line.message.as_ref().is_ok_and(of_person)))
-    }
-
-    /// Tells whether a request for a plan has arrived and is not taken in.
-    pub(crate) fn holds_request_for_plan(&self) -> bool {
-        let asks = |message: &Message| message.from == LEAD && message.body == Body::PlanRequest;
-        self.waiting
-            .iter()
-            .any(|item| matches!(item, Item::Line(line) if line.message.as_ref().is_ok_and(asks)))
-    }
-
-    /// Tells whether more has arrived than was fetched.
-    pub(crate) fn has_unseen(&self) -> bool {
-        self.rest
+    pub(crate) fn arrived(&self) -> Arrived {
+        let mut arrived = Arrived { rest: self.rest, ..Arrived::default() };
+        for (taken, _) in &self.waiting {
+            // The cursor has to move behind it, whatever it is.
+            arrived.mail = arrived.mail.max(Relevance::News);
+            let Taken::Messages { messages, .. } = taken else { continue };
+            for message in messages {
+                arrived.mail = arrived.mail.max(message.relevance(&self.name));
+                arrived.of_person |= message.from == USER && message.starts_a_turn(&self.name);
+                arrived.plan_request |= message.from == LEAD && message.body == Body::PlanRequest;
+            }
+        }
+        arrived
     }
 
     /// Tells whether more has arrived than was taken, or even fetched.
@@ -224,47 +208,23 @@ impl Mailbox {
 
     /// Takes a piece of what was fetched, an item for each entry of the transcript.
     pub(crate) fn take(&mut self) -> Vec<Taken> {
-        let mut taken = Vec::new();
+        let mut all = Vec::new();
         let (mut count, mut bytes) = (0, 0);
         while count < MAX_TAKEN && bytes < MAX_TAKEN_BYTES {
-            let Some(item) = self.waiting.pop_front() else { break };
-            if let Item::Line(line) = &item {
-                bytes += line.position.offset.saturating_sub(line.offset);
-            }
-            count += 1;
-            let InboxLine { offset, position: behind, message } = match item {
-                Item::Line(line) if self.passes_over(&line) => {
-                    pass(&mut taken, line.position);
-                    continue;
+            let Some((taken, length)) = self.waiting.pop_front() else { break };
+            (count, bytes) = (count + 1, bytes + length);
+            match (taken, all.last_mut()) {
+                (
+                    Taken::Messages { messages: more, behind: end },
+                    Some(Taken::Messages { messages, behind }),
+                ) => {
+                    messages.extend(more);
+                    *behind = end;
                 }
-                Item::Line(line) => *line,
-                Item::Repeated(behind) => {
-                    pass(&mut taken, behind);
-                    continue;
-                }
-                Item::Restarted(reason) => {
-                    taken.push(Taken::Restarted { reason });
-                    continue;
-                }
-            };
-            match (message, taken.last_mut()) {
-                (Err(rejection), _) => taken.push(Taken::Rejected { offset, rejection, behind }),
-                (Ok(message), Some(Taken::Messages { messages, behind: end })) => {
-                    messages.push(message);
-                    *end = behind;
-                }
-                (Ok(message), _) => taken.push(Taken::Messages { messages: vec![message], behind }),
+                (taken, _) => all.push(taken),
             }
         }
-        taken
-    }
-
-    /// Tells whether a line is not for this member: the daemon looks after what is no message in the inbox of the lead.
-    fn passes_over(&self, line: &InboxLine) -> bool {
-        match &line.message {
-            Ok(message) => message.relevance(&self.name) == Relevance::None,
-            Err(_) => self.name == Name::lead(),
-        }
+        all
     }
 
     /// Puts a line that is no message into quarantine; a second time changes nothing. Returns what is to be said of it: why
@@ -279,39 +239,24 @@ impl Mailbox {
             }
         }
     }
-
-    fn complain(&mut self, error: &dyn std::error::Error) {
-        if !std::mem::replace(&mut self.failing, true) {
-            tracing::warn!("{error}; looking again on a slow timer");
-        }
-    }
 }
 
-/// Takes note that there is nothing to take in up to a position.
-fn pass(taken: &mut Vec<Taken>, behind: Position) {
-    match taken.last_mut() {
-        Some(Taken::Messages { behind: end, .. }) => *end = behind,
-        _ => taken.push(Taken::Messages { messages: Vec::new(), behind }),
-    }
+/// Nothing is to be taken in up to a position.
+fn nothing(behind: Position) -> Taken {
+    Taken::Messages { messages: Vec::new(), behind }
 }
 
 /// Arms the watch; without one the daemon rings.
 fn arm(dir: &TeamDir, name: &Name, waking: Waking) -> Option<Watch> {
-    let poll = match waking {
-        Waking::Ring => return None,
-        Waking::Poll => true,
-        Waking::Events => false,
-    };
-    match Watch::file(&dir.path(&TeamPath::inbox(name)), poll) {
+    if waking == Waking::Ring {
+        return None;
+    }
+    match Watch::file(&dir.path(&TeamPath::inbox(name)), waking == Waking::Poll) {
         Ok(watch) => {
             if watch.polls() {
                 tracing::info!("the inbox is looked at on a timer: there are no events here");
             }
             Some(watch)
-        }
-        Err(error @ WatchError::Exhausted(_)) => {
-            tracing::info!("{error}: the daemon is asked to ring");
-            None
         }
         Err(error) => {
             tracing::warn!("{error}: the daemon is asked to ring");

@@ -2,17 +2,16 @@
 //!
 //! Ids are chosen by the caller, before the line is written: a line that is written again carries the same.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use teamd_shared::clock;
 use teamd_shared::inbox::{self, AppendError, Appended, Durability};
-use teamd_shared::message::{Body, LEAD, Message, summary_of};
+use teamd_shared::message::{Body, LEAD, Message};
 use teamd_shared::name::Name;
-use teamd_shared::team_dir::{TeamDir, TeamPath};
+use teamd_shared::team_dir::TeamDir;
 use uuid::Uuid;
 
-use crate::core::replay::PendingNotice;
+use crate::core::work::PendingNotice;
 
 /// How much of an answer that does not fit into a message is sent, in bytes.
 const CUT: usize = 64 << 10;
@@ -31,14 +30,12 @@ pub(crate) struct Outbox {
     dir: Arc<TeamDir>,
     from: Name,
     durability: Durability,
-    /// The notices that could not be written yet, oldest first.
-    waiting: VecDeque<PendingNotice>,
 }
 
 impl Outbox {
     /// Makes the writer of this member.
     pub(crate) fn new(dir: Arc<TeamDir>, from: Name, durability: Durability) -> Self {
-        Self { dir, from, durability, waiting: VecDeque::new() }
+        Self { dir, from, durability }
     }
 
     /// Returns the team directory.
@@ -102,60 +99,19 @@ impl Outbox {
         }
     }
 
-    /// Sends a notice that follows from an entry of the transcript to the lead, or keeps it until it can be written. The lead
-    /// agent sends itself none. `repeated`: an earlier incarnation may have written it.
-    pub(crate) fn notify(&mut self, notice: PendingNotice, repeated: bool) {
-        if self.from == Name::lead() {
-            return;
-        }
-        // What waits already comes first.
-        if self.waiting.is_empty() {
-            let Err(error) = self.try_notify(&notice, repeated) else { return };
-            tracing::error!("a notice to the lead cannot be written yet: {error}");
-        }
-        self.waiting.push_back(notice);
-    }
-
-    /// Returns the ids of the notices that could not be written yet.
-    pub(crate) fn pending(&self) -> Vec<Uuid> {
-        self.waiting.iter().map(PendingNotice::id).collect()
-    }
-
-    /// Writes the notices that wait, in order.
-    ///
-    /// # Errors
-    /// [`AppendError`] of the first one that cannot be written; it and all that follow still wait.
-    pub(crate) fn flush(&mut self) -> Result<(), AppendError> {
-        while let Some(notice) = self.waiting.front() {
-            // It may be there, and not known to last. A copy at each attempt would fill the inbox.
-            self.try_notify(notice, true)?;
-            self.waiting.pop_front();
-        }
-        Ok(())
-    }
-
-    fn try_notify(&self, notice: &PendingNotice, repeated: bool) -> Result<(), AppendError> {
-        let (body, content) = match notice {
-            PendingNotice::Idle { idle_reason, content, .. } => (
-                Body::IdleNotification { idle_reason: *idle_reason, summary: summary_of(content) },
-                content.clone(),
-            ),
-            PendingNotice::Rejected { offset, reason, .. } => (Body::Message, self.about(*offset, reason)),
-        };
-        let message = self.message(notice.id(), LEAD, body);
-        match self.send(&Name::lead(), &message.clone().with_content(content.as_str()), repeated) {
+    /// Writes a notice into the lead's inbox. One that is too long for a message is cut.
+    pub(crate) fn notify(&self, notice: &PendingNotice) -> Result<(), AppendError> {
+        let PendingNotice { id, body, content, repeated } = notice;
+        let message = self.message(*id, LEAD, body.clone());
+        let sent = match self.send(&Name::lead(), &message.clone().with_content(content.as_str()), *repeated)
+        {
             Err(AppendError::TooLarge(_)) => {
-                let cut = format!("{}…\n(cut: all of it is in the transcript)", head(&content, CUT));
-                self.send(&Name::lead(), &message.with_content(cut), repeated)
+                let cut = format!("{}…\n(cut: all of it is in the transcript)", head(content, CUT));
+                self.send(&Name::lead(), &message.with_content(cut), *repeated)
             }
             other => other,
-        }
-        .map(drop)
-    }
-
-    fn about(&self, offset: u64, reason: &str) -> String {
-        let inbox = TeamPath::inbox(&self.from);
-        format!("a line of {inbox} (at offset {offset}) is no message: {reason}")
+        };
+        sent.map(drop)
     }
 }
 

@@ -1,17 +1,17 @@
-//! The dispatcher of the worker: asks the state for the next step and performs it (the steps of a turn in `turn`, those of
-//! the lead agent in `lead`). What happens meanwhile is served by the [`Dispatcher`]. Nothing is decided elsewhere.
+//! The session: asks the state for the next step and performs it (the steps of a turn in `turn`). What happens meanwhile is
+//! served by the [`Dispatcher`]. Nothing is decided elsewhere.
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
-use teamd_shared::clock::since_boot;
+use teamd_shared::clock;
+
 use teamd_shared::id::{Ids, RequestId};
 use teamd_shared::inbox::AppendError;
 use teamd_shared::message::{ASKED_BY, AnsweredBy, Body, IdleReason, LEAD, Message};
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
 use teamd_shared::request::Status;
-use teamd_shared::transcript::Event as Entry;
+use teamd_shared::transcript::{Entry, Event};
 use uuid::Uuid;
 
 use crate::agent::dispatcher::Dispatcher;
@@ -19,9 +19,7 @@ use crate::agent::live::Live;
 use crate::agent::mailbox::Taken;
 use crate::agent::outbox::Outbox;
 use crate::agent::transcript::{Transcript, TranscriptError};
-use crate::core::plan::Submission;
-use crate::core::replay::{PendingNotice, ToolUse};
-use crate::core::state::{ApprovalReason, End, Step};
+use crate::core::state::{End, Step};
 use crate::model::Model;
 use crate::tools::spawn_teammate::Spawner;
 use crate::tools::{Caller, Toolbox, Tools, team};
@@ -44,12 +42,6 @@ pub(crate) struct Session<T = Toolbox> {
     pub(crate) spawner: Spawner,
     /// Which incarnation it is.
     pub(crate) incarnation: u32,
-    /// The calls of the last answer that have no result, in order; the first one is next, or runs.
-    pub(crate) calls: VecDeque<ToolUse>,
-    /// What the lead is told when the work ends: the final answer, or the error.
-    pub(crate) closing: String,
-    /// The plan that waits.
-    pub(crate) submission: Option<Submission>,
     /// The runtime's answer to a shutdown: the id of its line, for when it must be written again.
     pub(crate) approval: Option<(RequestId, Uuid)>,
 }
@@ -63,21 +55,21 @@ impl<T: Tools> Session<T> {
         loop {
             self.dispatcher.catch_up().await;
             match self.dispatcher.state.next(self.dispatcher.now()) {
-                Step::Wait { until } => {
+                Step::Wait(until) => {
                     let until = self
                         .flush_notices()
                         .map_or(until, |retry| Some(until.map_or(retry, |at| at.min(retry))));
-                    self.dispatcher.wait(until).await;
+                    self.dispatcher.serve(until).await;
                 }
                 Step::TakeIn => drop(self.take_in()?),
-                Step::Show { request_id, reason } => self.show(request_id, reason)?,
+                Step::Show { request_id, reason } => self.record(Event::Asked { request_id, reason })?,
                 Step::Think => self.think().await?,
                 Step::Call => self.call().await?,
                 Step::Skip(why) => self.skip(&why)?,
                 Step::SubmitPlan => self.submit_plan()?,
                 Step::RenumberPlan => self.renumber_plan(),
                 Step::Resolve(verdict) => self.resolve(&verdict)?,
-                Step::Approve { request_id, because } => self.approve(request_id, &because),
+                Step::Approve { request_id, reason } => self.approve(request_id, reason),
                 Step::Settle(answer) => self.settle(&answer)?,
                 Step::Finish(reason) => self.finish(reason)?,
                 Step::Leave(end) => return self.leave(&end).await,
@@ -85,77 +77,77 @@ impl<T: Tools> Session<T> {
         }
     }
 
-    /// Tells the lead what it could not be told before; returns when to try again, if that is so still.
-    fn flush_notices(&mut self) -> Option<Duration> {
-        if let Err(error) = self.outbox.flush() {
-            tracing::debug!("the lead cannot be told yet: {error}");
+    /// Tells the lead what it was not told yet; returns when to try again, if that cannot be done now.
+    pub(crate) fn flush_notices(&mut self) -> Option<Duration> {
+        let now = self.dispatcher.now();
+        let notices = &mut self.dispatcher.state.work.notices;
+        while let Some(notice) = notices.front_mut() {
+            if let Err(error) = self.outbox.notify(notice) {
+                // It may be there, and not known to last. A copy at each attempt would fill the inbox.
+                if !std::mem::replace(&mut notice.repeated, true) {
+                    tracing::error!("a notice to the lead cannot be written yet: {error}");
+                }
+                return Some(now + RETRY);
+            }
+            notices.pop_front();
         }
-        (!self.outbox.pending().is_empty()).then(|| self.dispatcher.now() + RETRY)
+        None
     }
 
-    /// Records what happened, and lets the model know.
-    pub(crate) fn record(&mut self, entry: &Entry) -> Result<(), TranscriptError> {
-        self.transcript.set_pending(self.outbox.pending());
-        self.transcript.append(entry)?;
-        self.model.observe(entry);
+    /// Records what happened: the model and the state follow what is in the transcript.
+    pub(crate) fn record(&mut self, event: Event) -> Result<(), TranscriptError> {
+        let work = &self.dispatcher.state.work;
+        let (at, inbox, pending_notices) = (clock::wall(), work.cursor, work.pending_notices());
+        let entry = Entry { at, inbox, pending_notices, event };
+        self.transcript.append(&entry)?;
+        self.model.observe(&entry.event);
+        self.dispatcher.state.follow(&entry.event);
         Ok(())
     }
 
     /// Takes the mail in; returns the messages.
     pub(crate) fn take_in(&mut self) -> Result<Vec<Message>, TranscriptError> {
+        let was_idle = self.dispatcher.state.is_idle();
         let mut delivered = Vec::new();
         for taken in self.dispatcher.mailbox.take() {
             match taken {
                 Taken::Messages { messages, behind } => {
-                    self.transcript.set_cursor(behind);
+                    self.dispatcher.state.work.cursor = behind;
                     let values = messages.iter().map(Message::to_json).collect();
-                    self.record(&Entry::Messages { messages: values })?;
+                    self.record(Event::Messages { messages: values })?;
                     delivered.extend(messages);
                 }
                 Taken::Rejected { offset, rejection, behind } => {
                     // Into quarantine first: a second time there changes nothing, a second notice would.
                     let reason = self.dispatcher.mailbox.reject(&rejection);
-                    self.transcript.set_cursor(behind);
+                    self.dispatcher.state.work.cursor = behind;
                     let message_id = self.ids.message();
-                    self.record(&Entry::Rejected { offset, reason: reason.clone(), message_id })?;
-                    self.outbox.notify(PendingNotice::Rejected { offset, reason, message_id }, false);
+                    self.record(Event::Rejected { offset, reason, message_id })?;
+                    self.flush_notices();
                 }
                 Taken::Restarted { reason } => {
                     tracing::warn!("{reason}: reading from its new beginning");
-                    self.transcript.set_cursor(Position::START);
-                    self.record(&Entry::Restarted { reason })?;
+                    self.dispatcher.state.work.cursor = Position::START;
+                    self.record(Event::Restarted { reason })?;
                 }
             }
         }
-        let work = delivered.iter().any(|message| message.starts_a_turn(self.outbox.from()));
-        if work && self.dispatcher.state.is_idle() {
-            self.dispatcher.work_began = since_boot();
+        if was_idle && !self.dispatcher.state.is_idle() {
+            self.dispatcher.work_began = clock::since_boot();
         }
-        self.dispatcher.state.taken_in(work, self.dispatcher.mailbox.has_rest());
+        self.dispatcher.state.taken_in(self.dispatcher.mailbox.has_rest());
         self.dispatcher.fetch();
         Ok(delivered)
     }
 
-    fn show(&mut self, request_id: RequestId, reason: String) -> Result<(), TranscriptError> {
-        self.record(&Entry::Asked { request_id, reason })?;
-        self.dispatcher.state.shown();
-        Ok(())
-    }
-
     /// Answers a shutdown for the model.
-    fn approve(&mut self, request_id: RequestId, because: &ApprovalReason) {
+    fn approve(&mut self, request_id: RequestId, reason: String) {
         // What is tried again may stand there from the time before.
         let (message_id, repeated) = match &self.approval {
             Some((known, id)) if *known == request_id => (*id, true),
             _ => (self.ids.message(), false),
         };
         self.approval = Some((request_id.clone(), message_id));
-        let reason = match because {
-            ApprovalReason::Idle => "idle".to_owned(),
-            ApprovalReason::TurnEnded => "the turn ended without an answer".to_owned(),
-            ApprovalReason::Suspended => "waiting for a verdict on its plan".to_owned(),
-            ApprovalReason::Overdue(within) => format!("no answer within {within} s"),
-        };
         let by = AnsweredBy::Runtime;
         if let Err(error) = self.respond(&request_id, (message_id, repeated), (true, reason), by) {
             tracing::error!("the shutdown could not be answered: {error}");
@@ -180,25 +172,25 @@ impl<T: Tools> Session<T> {
         }
         let line = self.outbox.send(&Name::lead(), &message, repeated)?;
         self.dispatcher.state.answering(request_id.clone(), approve, by);
-        self.dispatcher.link.submit(request_id, line);
+        self.dispatcher.link.submit(request_id.clone(), line);
         Ok(())
     }
 
     /// Ends a piece of work, and tells the lead.
     fn finish(&mut self, idle_reason: IdleReason) -> Result<(), TranscriptError> {
+        let state = &mut self.dispatcher.state;
         let content = match idle_reason {
-            IdleReason::Available | IdleReason::Failed => std::mem::take(&mut self.closing),
+            IdleReason::Available | IdleReason::Failed => std::mem::take(&mut state.work.closing),
             IdleReason::MaxTurns | IdleReason::MaxTokens => {
-                self.dispatcher.state.limits().explain(idle_reason).unwrap_or_default()
+                state.limits().explain(idle_reason).unwrap_or_default()
             }
             IdleReason::Interrupted => self.caller.interrupted().to_owned(),
         };
         let message_id = self.ids.message();
-        self.record(&Entry::Idle { idle_reason, content: content.clone(), message_id })?;
+        self.record(Event::Idle { idle_reason, content, message_id })?;
         self.transcript.sync()?;
-        self.outbox.notify(PendingNotice::Idle { idle_reason, content: content.clone(), message_id }, false);
+        self.flush_notices();
         self.dispatcher.toolbox.reap_orphans();
-        self.dispatcher.state.finished(idle_reason, &content);
         Ok(())
     }
 
@@ -207,7 +199,7 @@ impl<T: Tools> Session<T> {
         self.dispatcher.state.leaving();
         self.dispatcher.mailbox.close();
         while self.dispatcher.state.has_background() {
-            self.dispatcher.wait(None).await;
+            self.dispatcher.serve(None).await;
         }
         let reason = match end {
             End::Approved => "the shutdown is approved".to_owned(),
@@ -215,11 +207,11 @@ impl<T: Tools> Session<T> {
             End::Unknown(why) => why.clone(),
         };
         tracing::info!("leaving: {reason}");
-        if let Err(error) = self.outbox.flush() {
-            tracing::error!("the lead could not be told, and will not be: {error}");
+        if self.flush_notices().is_some() {
+            tracing::error!("the lead could not be told, and will not be before this teammate is resumed");
         }
         let by_signal = matches!(end, End::Terminated);
-        self.record(&Entry::Left { reason, incarnation: self.incarnation, by_signal })?;
+        self.record(Event::Left { reason, incarnation: self.incarnation, by_signal })?;
         self.transcript.sync()?;
         self.dispatcher.toolbox.reap_orphans();
         self.dispatcher.link.close().await;

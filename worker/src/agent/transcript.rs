@@ -4,20 +4,18 @@
 //! **When it dies** in the middle of an entry, the next incarnation cuts the torn tail off. An entry that cannot be
 //! written ends the process: nothing may happen that is not in the transcript.
 
+use std::error::Error;
 use std::fs::{File, TryLockError};
-use std::io::{self, BufRead};
-use std::path::PathBuf;
+use std::io::BufRead;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
-use teamd_shared::clock;
-use teamd_shared::fs::{AppendLog, AppendLogError};
+use teamd_shared::fs::AppendLog;
 use teamd_shared::json;
 use teamd_shared::message::to_json_line;
 use teamd_shared::name::Name;
-use teamd_shared::position::Position;
 use teamd_shared::team_dir::{DirError, TeamDir, TeamPath};
 use teamd_shared::transcript::{Entry, Event};
-use uuid::Uuid;
 
 /// What every line that begins an incarnation holds, and hardly any other.
 const INCARNATION: &[u8] = b"\"entry\":\"life\"";
@@ -31,23 +29,15 @@ pub(crate) enum TranscriptError {
     /// The system refused.
     #[error(transparent)]
     Dir(#[from] DirError),
-    /// The system refused to read, lock or sync it.
-    #[error("cannot {verb} {}: {source}", .path.display())]
-    Io {
+    /// The system refused to open, lock, read or write it.
+    #[error("cannot {verb} the transcript {}: {source}", .path.display())]
+    Failed {
         /// What was tried.
         verb: &'static str,
         /// The transcript.
         path: PathBuf,
         /// Why not.
-        source: io::Error,
-    },
-    /// An entry could not be written.
-    #[error("cannot write the transcript {}: {source}", .path.display())]
-    Write {
-        /// The transcript.
-        path: PathBuf,
-        /// Why not.
-        source: AppendLogError,
+        source: Box<dyn Error + Send + Sync>,
     },
 }
 
@@ -56,9 +46,6 @@ pub(crate) enum TranscriptError {
 pub(crate) struct Transcript {
     log: AppendLog,
     path: PathBuf,
-    cursor: Position,
-    /// What the lead could not be told yet.
-    pending_notices: Vec<Uuid>,
     /// Whether entries that must outlive a loss of power are synced.
     durable: bool,
 }
@@ -72,9 +59,7 @@ impl Transcript {
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(TranscriptError::Locked(path)),
-            Err(TryLockError::Error(source)) => {
-                return Err(TranscriptError::Io { verb: "lock", path, source });
-            }
+            Err(TryLockError::Error(error)) => return Err(failed("lock", &path, error)),
         }
         let opened = AppendLog::repair(file, dir, &at, &aside)?;
         if let Some(torn) = opened.torn {
@@ -84,13 +69,7 @@ impl Transcript {
                 dir.path(&aside).display()
             );
         }
-        Ok(Self {
-            log: opened.log,
-            path,
-            cursor: Position::START,
-            pending_notices: Vec::new(),
-            durable: true,
-        })
+        Ok(Self { log: opened.log, path, durable: true })
     }
 
     /// Sets whether [`Transcript::sync`] syncs.
@@ -100,8 +79,7 @@ impl Transcript {
 
     /// Returns another descriptor of the file: a process that holds it holds the liveness lock.
     pub(crate) fn liveness_lock(&self) -> Result<File, TranscriptError> {
-        let clone = self.log.file().try_clone();
-        clone.map_err(|source| TranscriptError::Io { verb: "open", path: self.path.clone(), source })
+        self.log.file().try_clone().map_err(|error| failed("open", &self.path, error))
     }
 
     /// Reads a conversation: the entries from the incarnation in which it began; none if it never began.
@@ -120,7 +98,7 @@ impl Transcript {
                 )
         };
         let Self { log, path, .. } = self;
-        let cannot_read = |source| TranscriptError::Io { verb: "read", path: path.clone(), source };
+        let cannot_read = |error| failed("read", path, error);
         let mut reader = log.reader().map_err(cannot_read)?;
         let (mut read, mut has_begun) = (Vec::new(), false);
         loop {
@@ -148,33 +126,15 @@ impl Transcript {
         self.each_entry(conversation, |entry| entries.push(entry)).map(|()| entries)
     }
 
-    /// Returns how far the inbox is taken in.
-    pub(crate) fn cursor(&self) -> Position {
-        self.cursor
-    }
-
-    /// Sets how far the inbox is taken in: it stands in the next entry.
-    pub(crate) fn set_cursor(&mut self, cursor: Position) {
-        self.cursor = cursor;
-    }
-
-    /// Sets which notices to the lead are pending: they stand in every entry until they are told.
-    pub(crate) fn set_pending(&mut self, pending_notices: Vec<Uuid>) {
-        self.pending_notices = pending_notices;
-    }
-
     /// Appends an entry.
-    pub(crate) fn append(&mut self, event: &Event) -> Result<(), TranscriptError> {
-        let (inbox, pending_notices) = (self.cursor, self.pending_notices.clone());
-        let entry = Entry { at: clock::wall(), inbox, pending_notices, event: event.clone() };
-        let value = serde_json::to_value(&entry)
-            .map_err(|error| self.unwritten(AppendLogError::Write(error.into())))?;
+    pub(crate) fn append(&mut self, entry: &Entry) -> Result<(), TranscriptError> {
+        let value = serde_json::to_value(entry).map_err(|error| failed("write", &self.path, error))?;
         let mut line = to_json_line(&value);
         line.push(b'\n');
         #[cfg(test)]
-        let line = crate::sim::writes_an_entry(self.log.file(), event, line)
-            .map_err(|source| self.unwritten(AppendLogError::Write(source)))?;
-        self.log.append(&line).map_err(|source| self.unwritten(source))
+        let line = crate::sim::writes_an_entry(self.log.file(), &entry.event, line)
+            .map_err(|error| failed("write", &self.path, error))?;
+        self.log.append(&line).map_err(|error| failed("write", &self.path, error))
     }
 
     /// Makes the entries outlive a loss of power.
@@ -182,12 +142,16 @@ impl Transcript {
         if !self.durable {
             return Ok(());
         }
-        self.log.sync().map_err(|source| self.unwritten(source))
+        self.log.sync().map_err(|error| failed("write", &self.path, error))
     }
+}
 
-    fn unwritten(&self, source: AppendLogError) -> TranscriptError {
-        TranscriptError::Write { path: self.path.clone(), source }
-    }
+fn failed(
+    verb: &'static str,
+    path: &Path,
+    source: impl Into<Box<dyn Error + Send + Sync>>,
+) -> TranscriptError {
+    TranscriptError::Failed { verb, path: path.to_owned(), source: source.into() }
 }
 
 fn contains(line: &[u8], part: &[u8]) -> bool {
@@ -200,6 +164,8 @@ mod tests {
     use super::*;
     use std::io::Write;
     use std::time::{Duration, Instant};
+
+    use teamd_shared::position::Position;
 
     fn scratch() -> (tempfile::TempDir, TeamDir, Name) {
         let scratch = tempfile::tempdir().unwrap();
@@ -218,12 +184,16 @@ mod tests {
         }
     }
 
-    fn begins(incarnation: u32, conversation: u32) -> Event {
-        Event::Incarnation { incarnation, conversation, prompt: None }
+    fn entry(event: Event) -> Entry {
+        Entry { at: 1.0, inbox: Position::START, pending_notices: Vec::new(), event }
     }
 
-    fn text(content: &str) -> Event {
-        Event::Left { reason: content.to_owned(), incarnation: 1, by_signal: false }
+    fn begins(incarnation: u32, conversation: u32) -> Entry {
+        entry(Event::Incarnation { incarnation, conversation, prompt: None })
+    }
+
+    fn text(content: &str) -> Entry {
+        entry(Event::Left { reason: content.to_owned(), incarnation: 1, by_signal: false })
     }
 
     #[test]
@@ -242,11 +212,10 @@ mod tests {
     fn only_the_conversation_that_is_asked_for_is_read() {
         let (_scratch, dir, alice) = scratch();
         let mut transcript = Transcript::lock(&dir, &alice).unwrap();
-        for event in [begins(1, 1), text("old"), begins(2, 2), text("new"), begins(3, 2), text("newer")] {
-            transcript.append(&event).unwrap();
+        for entry in [begins(1, 1), text("old"), begins(2, 2), text("new"), begins(3, 2), text("newer")] {
+            transcript.append(&entry).unwrap();
         }
-        let events = |entries: Vec<Entry>| entries.into_iter().map(|entry| entry.event).collect::<Vec<_>>();
-        let read = events(transcript.conversation(2).unwrap());
+        let read = transcript.conversation(2).unwrap();
         assert_eq!(read, [begins(2, 2), text("new"), begins(3, 2), text("newer")]);
         assert!(transcript.conversation(4).unwrap().is_empty());
     }
@@ -257,8 +226,7 @@ mod tests {
         let mut transcript = Transcript::lock(&dir, &alice).unwrap();
         transcript.append(&begins(1, 1)).unwrap();
         let cursor = Position::after(5, b"abcd\n");
-        transcript.set_cursor(cursor);
-        transcript.append(&text("later")).unwrap();
+        transcript.append(&Entry { inbox: cursor, ..text("later") }).unwrap();
         let cursors: Vec<_> = transcript.conversation(1).unwrap().iter().map(|entry| entry.inbox).collect();
         assert_eq!(cursors, [Position::START, cursor]);
         assert_eq!(teamd_shared::transcript::position(&dir, &alice).unwrap(), Some(cursor));

@@ -4,8 +4,8 @@ use teamd_shared::id::RequestId;
 use teamd_shared::request::Status;
 use uuid::Uuid;
 
-use crate::core::replay::ToolUse;
 use crate::core::state::PlanOutcome;
+use crate::core::work::ToolUse;
 use crate::tools::{Action, Call, Caller, Outcome, PlanApproval};
 
 /// What the calls are told that stand behind a rejected plan.
@@ -64,17 +64,15 @@ impl Submission {
 /// Returns what the author of a plan is told.
 pub(crate) fn result_of(verdict: &PlanOutcome) -> Outcome {
     match verdict {
-        PlanOutcome::Decided { status: Status::Approved, feedback } => {
-            Outcome::ok(with("approved", feedback))
-        }
-        PlanOutcome::Decided { status, feedback } => {
+        Ok((Status::Approved, feedback)) => Outcome::ok(with("approved", feedback)),
+        Ok((status, feedback)) => {
             let next = match status {
                 Status::Rejected => "rejected; the gate stays closed: submit a revised plan",
                 _ => "expired without a verdict; the gate stays closed",
             };
             Outcome::error(with(next, feedback))
         }
-        PlanOutcome::Refused(why) => Outcome::error(format!("the plan was not recorded: {why}")),
+        Err(why) => Outcome::error(format!("the plan was not recorded: {why}")),
     }
 }
 
@@ -134,14 +132,12 @@ mod tests {
 
     #[test]
     fn only_an_approval_is_no_error_and_feedback_is_passed_on() {
-        let decided = |status, feedback: &str| {
-            result_of(&PlanOutcome::Decided { status, feedback: feedback.to_owned() })
-        };
+        let decided = |status, feedback: &str| result_of(&Ok((status, feedback.to_owned())));
         let approved = decided(Status::Approved, "mind the tests");
         assert_eq!((approved.content.as_str(), approved.is_error), ("approved\nmind the tests", false));
         assert!(decided(Status::Rejected, "too risky").is_error);
         assert!(decided(Status::Rejected, "too risky").content.ends_with("\ntoo risky"));
         assert!(decided(Status::Expired, " ").content.starts_with("expired"));
-        assert!(result_of(&PlanOutcome::Refused("no".to_owned())).is_error);
+        assert!(result_of(&Err("no".to_owned())).is_error);
     }
 }

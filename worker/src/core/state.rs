@@ -13,15 +13,20 @@ use std::time::Duration;
 use teamd_shared::control::{Directive, PendingShutdown};
 use teamd_shared::id::RequestId;
 use teamd_shared::member::{Gate, Waiting};
-use teamd_shared::message::{AnsweredBy, IdleReason};
+use teamd_shared::message::{AnsweredBy, IdleReason, Relevance};
 use teamd_shared::request::Status;
-use teamd_shared::transcript::Usage;
 
-pub(crate) use step::{ApprovalReason, End, Hold, PlanOutcome, Step, Why};
+use crate::core::plan::Submission;
+use crate::core::work::Work;
+
+pub(super) use report::trouble;
+pub(crate) use step::{End, PlanOutcome, Step, Why};
 
 /// What the worker knows.
 #[derive(Debug, Clone)]
 pub(crate) struct State {
+    /// What its transcript holds of the work.
+    pub(crate) work: Work,
     /// The last directive of the daemon.
     directive: Directive,
     /// The highest directive that was applied.
@@ -36,25 +41,12 @@ pub(crate) struct State {
     release: bool,
     /// Whether the model let itself go, with calls in the same answer: they still run.
     keep_calls: bool,
-    mail: Mail,
-    /// Whether there is more of it, not even looked at.
-    rest: bool,
-    /// Whether something of the person is among it.
-    spoken_to: bool,
+    arrived: Arrived,
     /// When mail is taken in that starts a turn after a moment.
     settled_at: Option<Duration>,
-    at: At,
     /// The pause in the model call that runs.
     pause: Option<Waiting>,
-    /// Model calls of this piece of work.
-    turns: u32,
-    /// What they cost, as a budget counts it.
-    spent: u64,
     limits: Budget,
-    /// What the conversation has cost so far.
-    usage: Usage,
-    /// Why the last piece of work came to nothing, in a few words; empty if it did not, or another one has begun.
-    trouble: String,
     interrupted: bool,
     end: Option<End>,
     background: bool,
@@ -100,8 +92,8 @@ pub(crate) enum At {
 /// A plan without a verdict.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct PendingPlan {
-    request_id: RequestId,
-    submission: SubmissionState,
+    submission: Submission,
+    progress: SubmissionProgress,
     /// How often its line could not be read where it was written.
     lost: u32,
 }
@@ -111,7 +103,7 @@ const REWRITES: u32 = 3;
 
 /// What the daemon knows of a plan.
 #[derive(Debug, Clone, PartialEq)]
-enum SubmissionState {
+enum SubmissionProgress {
     /// Nothing: the background commands must end first.
     Nothing,
     /// Its line was submitted.
@@ -129,21 +121,21 @@ enum SubmissionState {
 pub(crate) struct Budget {
     /// Model calls.
     pub(crate) turns: u32,
-    /// Tokens, as [`Usage::billed`] counts them.
+    /// Tokens, as [`teamd_shared::transcript::Usage::billed`] counts them.
     pub(crate) tokens: Option<u64>,
 }
 
 /// What has arrived and is not taken in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Mail {
-    /// Nothing.
-    None,
-    /// Nothing that starts a turn.
-    News,
-    /// Something that starts one, after a moment in which more of its kind may come.
-    Soon,
-    /// Something that does.
-    Work,
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Arrived {
+    /// What the most urgent of it is; at least news, as long as the cursor has to move behind something.
+    pub(crate) mail: Relevance,
+    /// Whether there is more of it, not even looked at.
+    pub(crate) rest: bool,
+    /// Whether the person says something.
+    pub(crate) of_person: bool,
+    /// Whether a plan is asked for.
+    pub(crate) plan_request: bool,
 }
 
 /// A pending shutdown.
@@ -169,42 +161,22 @@ pub(crate) struct ShutdownAnswer {
     pub(crate) approve: bool,
     /// Who decided.
     pub(crate) by: AnsweredBy,
-    /// What the daemon made of it, once it has said so.
-    pub(crate) outcome: Option<AnswerOutcome>,
-}
-
-/// What the daemon made of an answer.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) enum AnswerOutcome {
-    /// The request stands so; an answer that came second finds the first one here.
-    Recorded(Status),
-    /// The answer changed nothing.
-    Refused(String),
-}
-
-/// What the worker begins with.
-#[derive(Debug, Clone)]
-pub(crate) struct Beginning {
-    /// Where the work stood in the transcript.
-    pub(crate) at: At,
-    /// Model calls of that work.
-    pub(crate) turns: u32,
-    /// What they cost, as a budget counts it.
-    pub(crate) spent: u64,
-    /// The most that it may have.
-    pub(crate) limits: Budget,
-    /// What the conversation has cost so far.
-    pub(crate) usage: Usage,
-    /// The mail that is there already.
-    pub(crate) mail: Mail,
-    /// Whether there is more of it, not even looked at.
-    pub(crate) rest: bool,
+    /// What the daemon made of it, once it has said so: how the request stands (an answer that came second finds the first one
+    /// here), or why the answer changed nothing.
+    pub(crate) outcome: Option<Result<Status, String>>,
 }
 
 impl State {
-    /// Begins, with the first directive.
-    pub(crate) fn new(beginning: Beginning, directive: Directive, now: Duration) -> Self {
+    /// Begins, with what has arrived before the first directive.
+    pub(crate) fn new(
+        work: Work,
+        limits: Budget,
+        arrived: Arrived,
+        directive: Directive,
+        now: Duration,
+    ) -> Self {
         let mut state = Self {
+            work,
             directive: Directive { shutdown: None, release: false, ..directive.clone() },
             applied_seq: 0,
             shutdown: None,
@@ -212,17 +184,10 @@ impl State {
             answer: None,
             release: false,
             keep_calls: false,
-            mail: Mail::None,
-            rest: beginning.rest,
-            spoken_to: false,
+            arrived,
             settled_at: None,
-            at: beginning.at,
             pause: None,
-            turns: beginning.turns,
-            spent: beginning.spent,
-            limits: beginning.limits,
-            usage: beginning.usage,
-            trouble: String::new(),
+            limits,
             interrupted: false,
             end: None,
             background: false,
@@ -230,7 +195,7 @@ impl State {
             away: false,
             plan_wanted: false,
         };
-        state.mail(beginning.mail, now);
+        state.arrived(arrived, now);
         state.directive(directive, now);
         state
     }
@@ -239,7 +204,11 @@ impl State {
     /// asked for by a daemon that cannot say so any more.
     pub(crate) fn gate(&self) -> Gate {
         let outdated = self.away && self.plan_wanted;
-        if outdated || matches!(self.at, At::PendingPlan(_)) { Gate::Closed } else { self.directive.gate }
+        if outdated || matches!(self.work.at, At::PendingPlan(_)) {
+            Gate::Closed
+        } else {
+            self.directive.gate
+        }
     }
 
     /// Returns the shutdown that the model may answer.
@@ -254,7 +223,7 @@ impl State {
 
     /// Tells whether there is no work.
     pub(crate) fn is_idle(&self) -> bool {
-        self.at == At::Idle
+        self.work.at == At::Idle
     }
 
     /// Tells whether background commands run.
@@ -267,16 +236,21 @@ impl State {
         self.background && (self.leaving || self.gate() == Gate::Closed)
     }
 
+    /// Returns the plan that waits for its verdict.
+    pub(crate) fn plan(&self) -> Option<&Submission> {
+        if let At::PendingPlan(plan) = &self.work.at { Some(&plan.submission) } else { None }
+    }
+
     fn plan_mut(&mut self, request_id: &RequestId) -> Option<&mut PendingPlan> {
-        match &mut self.at {
-            At::PendingPlan(plan) if plan.request_id == *request_id => Some(plan),
+        match &mut self.work.at {
+            At::PendingPlan(plan) if plan.submission.request_id == *request_id => Some(plan),
             _ => None,
         }
     }
 
     /// A directive that closes the gate is applied when nothing runs any more that an open gate let through.
     fn act(&mut self) {
-        let changing = self.background || matches!(self.at, At::Calling { gated: true, .. });
+        let changing = self.background || matches!(self.work.at, At::Calling { gated: true, .. });
         if self.directive.gate == Gate::Open || !changing {
             self.applied_seq = self.directive.seq;
         }

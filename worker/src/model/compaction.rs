@@ -105,25 +105,27 @@ impl Room {
 const LEAST: usize = 2000;
 
 /// Returns the turns that ask for a summary of all of it: what a cache holds already, and the order behind it.
-pub(super) fn question(turns: &[Turn]) -> Vec<Turn> {
-    let mut turns = turns.to_vec();
-    order(&mut turns);
+pub(super) fn question(mut turns: Vec<Turn>) -> Vec<Turn> {
+    let part = Part::Text(ORDER.to_owned());
+    match turns.last_mut() {
+        Some(last) if last.role == Role::User => last.parts.push(part),
+        _ => turns.push(Turn { role: Role::User, parts: vec![part] }),
+    }
     turns
 }
 
 /// As [`question`], of a conversation that is too long already: long parts are shortened, and as much of its
 /// beginning is left out as must be.
-pub(super) fn short_question(turns: &[Turn], room: usize) -> Vec<Turn> {
-    let mut short: Vec<Turn> = turns.to_vec();
-    short.iter_mut().flat_map(|turn| &mut turn.parts).for_each(shorten);
-    let mut left: usize = short.iter().map(Turn::bytes).sum();
+pub(super) fn short_question(mut turns: Vec<Turn>, room: usize) -> Vec<Turn> {
+    turns.iter_mut().flat_map(|turn| &mut turn.parts).for_each(shorten);
+    let mut left: usize = turns.iter().map(Turn::bytes).sum();
     let mut first = 0;
     // Up to an answer, so that every result keeps its call.
-    while first + 1 < short.len() && (left > room || (first > 0 && short[first].role == Role::User)) {
-        left -= short[first].bytes();
+    while first + 1 < turns.len() && (left > room || (first > 0 && turns[first].role == Role::User)) {
+        left -= turns[first].bytes();
         first += 1;
     }
-    let mut turns = short.split_off(first);
+    let mut turns = turns.split_off(first);
     if turns.first().is_some_and(|turn| turn.role == Role::Assistant) {
         let note = Part::Text("[the beginning is left out]".to_owned());
         turns.insert(0, Turn { role: Role::User, parts: vec![note] });
@@ -132,16 +134,7 @@ pub(super) fn short_question(turns: &[Turn], room: usize) -> Vec<Turn> {
     if first > 0 && turns.len() == 1 {
         turns[0].parts.retain(|part| matches!(part, Part::Text(_)));
     }
-    order(&mut turns);
-    turns
-}
-
-fn order(turns: &mut Vec<Turn>) {
-    let part = Part::Text(ORDER.to_owned());
-    match turns.last_mut() {
-        Some(last) if last.role == Role::User => last.parts.push(part),
-        _ => turns.push(Turn { role: Role::User, parts: vec![part] }),
-    }
+    question(turns)
 }
 
 /// Makes what stands for all that is cut. `written`: what the model wrote, if it could; `kept`: how many of the last

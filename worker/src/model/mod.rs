@@ -18,7 +18,7 @@ use teamd_shared::model_spec::{ModelSpec, Provider, UnknownModel};
 use teamd_shared::transcript::{Block, Cut, Event, Usage};
 use tokio::sync::watch;
 
-pub(crate) use remote::{Compaction, Persona, Remote};
+pub(crate) use remote::{Persona, Remote};
 pub(crate) use script::Script;
 use service::Service;
 pub(crate) use service::{Access, Progress};
@@ -138,11 +138,6 @@ impl Model {
         self.remote().is_some()
     }
 
-    /// Tells whether the conversation has to be cut before the model is asked again.
-    pub(crate) fn is_full(&self) -> bool {
-        self.remote().is_some_and(Remote::is_full)
-    }
-
     /// Takes out the cost of calls that came to nothing since this was called last, in tokens.
     pub(crate) fn take_unrecorded(&mut self) -> Usage {
         match self {
@@ -151,22 +146,11 @@ impl Model {
         }
     }
 
-    /// Makes what takes the place of the beginning of a conversation that is full. `budget`: as for [`Model::answer`].
-    ///
-    /// # Errors
-    /// [`ModelError`] if the service cannot be asked now: then nothing is to be cut.
-    pub(crate) async fn compact(&mut self, budget: Option<u64>) -> Result<Compaction, ModelError> {
-        match self {
-            Self::Remote(remote) => remote.compact(budget).await,
-            _ => Err(ModelError::Failed("this model never has too much to read".to_owned())),
-        }
-    }
-
     /// Answers the conversation so far; `heard` is told each piece of text as it comes. `budget`: how many tokens may be
     /// spent, as [`Usage::billed`] counts them. Once they are spent, an answer that its service has paused is given up.
     ///
-    /// It does not change what the model knows: the answer counts once it is recorded and observed. So a call
-    /// that fails or is dropped halfway leaves nothing behind but what it cost ([`Model::take_unrecorded`]).
+    /// Returns the entry of the transcript: an answer, or what takes the place of the beginning of a conversation that is too
+    /// long. It does not change what the model knows: the entry counts once it is recorded and observed. So a call that fails or is dropped halfway leaves nothing behind but what it cost ([`Model::take_unrecorded`]).
     ///
     /// # Errors
     /// [`ModelError`] if there is no answer to be had.
@@ -174,7 +158,7 @@ impl Model {
         &mut self,
         budget: Option<u64>,
         heard: &mut dyn FnMut(Progress<'_>),
-    ) -> Result<Answer, ModelError> {
+    ) -> Result<Event, ModelError> {
         match self {
             Self::Script(script) => script.answer(),
             Self::Remote(remote) => remote.answer(budget, heard).await,
@@ -187,6 +171,7 @@ impl Model {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::LazyCell;
     use std::sync::Arc;
 
     use super::*;
@@ -195,7 +180,7 @@ mod tests {
 
     fn persona(_room: usize) -> Persona {
         let name = teamd_shared::name::Name::new("alice").unwrap();
-        Persona { name, system: String::new(), tools: Vec::new() }
+        Persona { name, system: String::new(), tools: LazyCell::new(Box::new(Vec::new)) }
     }
 
     #[test]

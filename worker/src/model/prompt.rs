@@ -12,7 +12,7 @@ pub(crate) struct Prompt<'a> {
     /// Who it is, and what holds for it. The same in every call of a conversation.
     pub(crate) system: &'a str,
     /// What it may call, in a fixed order. The same in every call of a conversation.
-    pub(crate) tools: &'a [Tool],
+    pub(crate) tools: &'a [ToolText],
     /// The conversation so far; the last turn is the user's, but for an answer that the service has paused.
     pub(crate) turns: &'a [Turn],
     /// The most tokens that the answer may have; none: as the service has it by default.
@@ -21,7 +21,7 @@ pub(crate) struct Prompt<'a> {
 
 /// A tool, as a model is told of it.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Tool {
+pub(crate) struct ToolText {
     /// Its name.
     pub(crate) name: &'static str,
     /// What it does, and when to use it.

@@ -1,11 +1,14 @@
 //! A member's conversation with a model that is reached over HTTP: its persona, its turns, and its service.
 
+use std::cell::LazyCell;
+
 use teamd_shared::name::Name;
 use teamd_shared::transcript::{Event, Usage, text_of};
+use tokio::time::Instant;
 
 use super::compaction::{self, Room};
 use super::conversation::Conversation;
-use super::prompt::{Prompt, Tool, Turn};
+use super::prompt::{Prompt, ToolText, Turn};
 use super::service::Service;
 use super::{Answer, ModelError, Progress};
 
@@ -13,14 +16,14 @@ use super::{Answer, ModelError, Progress};
 const MAX_SUMMARY: u64 = 8192;
 
 /// What a model is told of itself.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Persona {
     /// Whose model it is.
     pub(crate) name: Name,
     /// The system's instructions.
     pub(crate) system: String,
-    /// What it may call.
-    pub(crate) tools: Vec<Tool>,
+    /// What it may call: described at the first model call, since a worker that only waits needs no schemas.
+    pub(crate) tools: LazyCell<Vec<ToolText>, Box<dyn FnOnce() -> Vec<ToolText>>>,
 }
 
 impl Persona {
@@ -28,21 +31,11 @@ impl Persona {
         Prompt { system: &self.system, tools: &self.tools, turns, max_output }
     }
 
+    /// Returns how long it is, in bytes: it stands in each prompt.
     fn bytes(&self) -> usize {
-        let tool = |tool: &Tool| tool.name.len() + tool.description.len() + tool.input.to_string().len();
+        let tool = |tool: &ToolText| tool.name.len() + tool.description.len() + tool.input.to_string().len();
         self.system.len() + self.tools.iter().map(tool).sum::<usize>()
     }
-}
-
-/// What takes the place of the beginning of a conversation.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Compaction {
-    /// What the model is told of what it no longer sees.
-    pub(crate) summary: String,
-    /// How many of the last answers it still sees.
-    pub(crate) kept: usize,
-    /// What the summary cost.
-    pub(crate) usage: Usage,
 }
 
 /// The model of a member.
@@ -51,8 +44,6 @@ pub(crate) struct Remote {
     /// What answers.
     pub(super) service: Service,
     persona: Persona,
-    /// The bytes of the persona, which stands in each prompt.
-    fixed: usize,
     conversation: Conversation,
     room: Room,
 }
@@ -63,7 +54,7 @@ impl Remote {
         let room = Room::new(service.window());
         let persona = persona(room.for_guide());
         let conversation = Conversation::new(persona.name.clone());
-        Self { service, fixed: persona.bytes(), persona, conversation, room }
+        Self { service, persona, conversation, room }
     }
 
     /// Takes in the next entry.
@@ -73,37 +64,44 @@ impl Remote {
     }
 
     /// Tells whether the conversation has to be cut before the model is asked again.
-    pub(crate) fn is_full(&self) -> bool {
-        self.room.is_full(self.conversation.tokens(self.fixed))
+    fn is_full(&self) -> bool {
+        self.room.is_full(self.conversation.tokens(self.persona.bytes()))
     }
 
-    /// Asks the service.
+    /// Asks the service; or cuts the conversation, if that has to be before.
     pub(crate) async fn answer(
         &mut self,
         budget: Option<u64>,
         heard: &mut dyn FnMut(Progress<'_>),
-    ) -> Result<Answer, ModelError> {
+    ) -> Result<Event, ModelError> {
+        if self.is_full() {
+            return self.compact(budget).await;
+        }
         let turns = self.conversation.turns();
         let prompt = self.persona.prompt(&turns, None);
-        let answer = self.service.ask(&prompt, budget, heard).await;
-        if let Err(ModelError::TooLong(_)) = answer {
-            self.room.refused = true;
+        match self.service.ask(Instant::now(), &prompt, budget, heard).await {
+            Ok(Answer { content, usage, cut, length }) => Ok(Event::Answer { content, usage, cut, length }),
+            Err(ModelError::TooLong(why)) => {
+                self.room.refused = true;
+                if self.is_full() { self.compact(budget).await } else { Err(ModelError::TooLong(why)) }
+            }
+            Err(error) => Err(error),
         }
-        answer
     }
 
-    /// Makes a summary, by the model if it can write one, else without it. It counts once it is recorded.
+    /// Puts a summary in the place of the beginning of the conversation: by the model if it can write one, else without it.
     ///
     /// # Errors
-    /// [`ModelError`] if the service cannot be asked now, for reasons that have nothing to do with the conversation.
-    pub(crate) async fn compact(&mut self, budget: Option<u64>) -> Result<Compaction, ModelError> {
+    /// [`ModelError`] if the service cannot be asked now, for reasons that have nothing to do with the conversation: then
+    /// nothing is cut, since it may be there again for the next piece of work.
+    async fn compact(&mut self, budget: Option<u64>) -> Result<Event, ModelError> {
         let turns = self.conversation.turns().into_owned();
         let mut answer = match self.room.refused {
-            false => self.summarise(&compaction::question(&turns), budget).await,
+            false => self.summarise(&compaction::question(turns.clone()), budget).await,
             true => Err(ModelError::TooLong(String::new())),
         };
         if let Err(ModelError::TooLong(_)) = answer {
-            let question = compaction::short_question(&turns, self.room.for_short_question());
+            let question = compaction::short_question(turns, self.room.for_short_question());
             answer = self.summarise(&question, budget).await;
         }
         let (written, mut usage) = match answer {
@@ -118,12 +116,12 @@ impl Remote {
         usage += self.service.take_unrecorded();
         let kept = self.room.kept(&self.conversation);
         let summary = compaction::compose(&self.conversation, &written, kept, self.room.for_summary());
-        Ok(Compaction { summary, kept, usage })
+        Ok(Event::Compacted { summary, kept, usage })
     }
 
     /// Asks with the same instructions and tools as ever: what stands before is in the service's cache.
     async fn summarise(&mut self, turns: &[Turn], budget: Option<u64>) -> Result<Answer, ModelError> {
         let prompt = self.persona.prompt(turns, Some(MAX_SUMMARY.min(self.service.window() / 8)));
-        self.service.ask(&prompt, budget, &mut |_| {}).await
+        self.service.ask(Instant::now(), &prompt, budget, &mut |_| {}).await
     }
 }

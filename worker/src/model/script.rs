@@ -14,7 +14,7 @@ use teamd_shared::id::RequestId;
 use teamd_shared::message::{Body, IdleReason, LEAD, Message, USER};
 use teamd_shared::transcript::{Block, Event, Usage};
 
-use super::{Answer, ModelError};
+use super::ModelError;
 use line::{FAIL, Line, ScriptedCall, lines};
 
 /// The tool with which a shutdown request is answered.
@@ -29,8 +29,8 @@ pub(crate) struct Script {
     texts: Vec<String>,
     /// What the last call of this piece of work gave.
     last_result: Option<String>,
-    /// The shutdown requests that wait for an answer.
-    asked: VecDeque<RequestId>,
+    /// The shutdown request that waits for an answer: at most one is pending.
+    asked: Option<RequestId>,
     /// The latest answer to a shutdown request: its result is no result of the work.
     own_response: Option<String>,
     /// Why the next shutdown request is to be rejected, if it is.
@@ -47,7 +47,7 @@ impl Script {
         match event {
             Event::Incarnation { incarnation, conversation, prompt } => {
                 // A shutdown request belongs to one incarnation.
-                self.asked.clear();
+                self.asked = None;
                 if incarnation == conversation {
                     *self = Self { conversation: *conversation, ..Self::default() };
                     self.queue_lines(prompt.as_deref().unwrap_or_default());
@@ -60,11 +60,7 @@ impl Script {
                     }
                 }
             }
-            Event::Asked { request_id, .. } => {
-                if !self.asked.contains(request_id) {
-                    self.asked.push_back(request_id.clone());
-                }
-            }
+            Event::Asked { request_id, .. } => self.asked = Some(request_id.clone()),
             Event::Answer { content, .. } => self.answered(content),
             Event::Result { tool_use_id, content, .. } => {
                 if self.own_response.as_ref() != Some(tool_use_id) {
@@ -84,8 +80,8 @@ impl Script {
     ///
     /// # Errors
     /// [`ModelError::Failed`] if the next line says so. What ends the work clears that line.
-    pub(crate) fn answer(&self) -> Result<Answer, ModelError> {
-        let content = if let Some(request_id) = self.asked.front() {
+    pub(crate) fn answer(&self) -> Result<Event, ModelError> {
+        let content = if let Some(request_id) = &self.asked {
             let reason = self.reject.as_deref().unwrap_or("done");
             let approve = self.reject.is_none();
             let input = json!({ "request_id": request_id, "approve": approve, "reason": reason });
@@ -98,7 +94,7 @@ impl Script {
         } else {
             Block::Text { text: self.final_text() }
         };
-        Ok(Answer { content: vec![content], usage: Usage::default(), cut: None, length: None })
+        Ok(Event::Answer { content: vec![content], usage: Usage::default(), cut: None, length: None })
     }
 
     fn tool_use(&self, name: &str, input: Value) -> Block {
@@ -130,15 +126,12 @@ impl Script {
             let Block::ToolUse { id, name, input, .. } = block else { continue };
             called = true;
             self.calls += 1;
-            let answers = input.get("request_id").and_then(Value::as_str);
-            let waiting = self.asked.iter().position(|asked| Some(asked.as_str()) == answers);
-            match waiting.filter(|_| name == SHUTDOWN_RESPONSE) {
-                Some(place) => {
-                    self.asked.remove(place);
-                    self.reject = None;
-                    self.own_response = Some(id.clone());
-                }
-                None => drop(self.queue.pop_front()),
+            let answers = |asked: &RequestId| input.get("request_id").is_some_and(|id| *id == asked.as_str());
+            if name == SHUTDOWN_RESPONSE && self.asked.take_if(|asked| answers(asked)).is_some() {
+                self.reject = None;
+                self.own_response = Some(id.clone());
+            } else {
+                self.queue.pop_front();
             }
         }
         if !called {
@@ -150,7 +143,7 @@ impl Script {
     /// A piece of work ended. Lines that arrived after its last answer belong to the next one, unless the work
     /// was broken off: then nothing of it is to be done any more.
     fn end_work(&mut self, finished: bool) {
-        self.asked.clear();
+        self.asked = None;
         self.last_result = None;
         if !finished {
             self.queue.clear();

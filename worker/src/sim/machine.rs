@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep_until};
 use uuid::Uuid;
 
 use super::{Mutant, Rng, disk};
-use crate::model::{Answer, ModelError};
+use crate::model::ModelError;
 use crate::tools::{LocalAction, Outcome, Runs, Tools};
 
 pub(super) type Shared = Rc<RefCell<Machine>>;
@@ -206,7 +206,7 @@ impl SimulatedModel {
         }
     }
 
-    pub(crate) async fn answer(&mut self) -> Result<Answer, ModelError> {
+    pub(crate) async fn answer(&mut self) -> Result<Event, ModelError> {
         let (seed, calm) = (self.machine.borrow().seed, self.machine.borrow().calm);
         let mut rng = Rng(seed ^ self.answers.wrapping_mul(0x2545_f491_4f6c_dd1d));
         let seconds = rng.pick(&[0, 0, 1, 50]);
@@ -227,7 +227,7 @@ impl SimulatedModel {
             let input = json!({ "request_id": request_id, "approve": approve, "reason": reason });
             content.push(tool_use(self.answers, calls, "shutdown_response", input));
         }
-        Ok(Answer { content, usage: Usage::default(), cut: None, length: None })
+        Ok(Event::Answer { content, usage: Usage::default(), cut: None, length: None })
     }
 
     fn call(&self, rng: &mut Rng, number: u32) -> Block {

@@ -19,16 +19,16 @@ use teamd_shared::name::Name;
 use teamd_shared::settings::Settings;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 use tokio::runtime::Runtime;
-use tokio::sync::mpsc;
+use tokio::sync::Notify;
 
 use super::daemon::Daemon;
 use super::disk::{self, Disk, Killed};
 use super::machine::{Machine, Shared, SimIds, SimulatedModel, SimulatedToolbox};
 use super::people::SentMessage;
 use super::{Mutant, Rng};
+use crate::agent::begin::Parts;
 use crate::agent::connection::{Identity, Link, simulated};
-use crate::agent::dispatcher::Terminations;
-use crate::agent::run::{Incarnation, Means};
+use crate::agent::session::Session;
 use crate::agent::transcript::{Transcript, TranscriptError};
 use crate::model::Model;
 
@@ -96,7 +96,7 @@ type Living = Pin<Box<dyn Future<Output = Result<(), TranscriptError>>>>;
 pub(super) struct SimulatedWorker {
     living: Living,
     pub(super) link: simulated::SimulatedLink,
-    pub(super) terminate: mpsc::UnboundedSender<()>,
+    pub(super) terminate: Arc<Notify>,
     woken: Arc<Flag>,
     /// What it said last of itself.
     pub(super) said: WorkerState,
@@ -273,7 +273,7 @@ impl<'p> World<'p> {
     fn receive_sigterm(&mut self) {
         let Some(worker) = &self.worker else { return };
         self.terminated = true;
-        worker.terminate.send(()).unwrap();
+        worker.terminate.notify_one();
         self.note(|| "SIGTERM".to_owned());
     }
 
@@ -322,16 +322,22 @@ impl<'p> World<'p> {
             }
         };
         disk::with(|disk| disk.held = torn);
-        let (terminate, terminations) = mpsc::unbounded_channel();
-        let terminate_at = Terminations::Simulated(terminations);
-        let incarnation =
-            Incarnation { dir: Arc::clone(&self.place.dir), identity, transcript, terminate: terminate_at };
+        let terminate = Arc::new(Notify::new());
         let settings = Settings { durability: Durability::Process, ..Settings::default() };
         let (link, far_end) = Link::simulated();
         let ids = Box::new(SimIds(Rc::clone(&self.machine)));
         let model = Model::Simulated(SimulatedModel::new(&self.machine));
-        let means = Means { toolbox: SimulatedToolbox(Rc::clone(&self.machine)), model, link, ids };
-        let session = incarnation.go_on(&settings, self.welcome(), means)?;
+        let parts = Parts {
+            dir: Arc::clone(&self.place.dir),
+            identity,
+            transcript,
+            terminate: Arc::clone(&terminate),
+            toolbox: SimulatedToolbox(Rc::clone(&self.machine)),
+            model,
+            link,
+            ids,
+        };
+        let session = Session::begin(parts, &settings, self.welcome())?;
         let woken = Arc::new(Flag(AtomicBool::new(true)));
         let said = WorkerState::default();
         Ok(SimulatedWorker { living: Box::pin(session.run()), link: far_end, terminate, woken, said })

@@ -40,7 +40,7 @@ pub(super) fn parse<T: DeserializeOwned>(
 
 /// Describes a tool to a model: what the tool does and when to use it is the comment of its type, and each field has its own.
 /// The keywords of a schema that tell a model nothing are left out, since each costs tokens in every call.
-pub(super) fn describe<T: JsonSchema>(name: &'static str) -> prompt::Tool {
+pub(super) fn describe<T: JsonSchema>(name: &'static str) -> prompt::ToolText {
     let mut settings = SchemaSettings::draft2020_12();
     settings.inline_subschemas = true;
     let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
@@ -61,7 +61,7 @@ pub(super) fn describe<T: JsonSchema>(name: &'static str) -> prompt::Tool {
         required => required,
     };
     let input = json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false});
-    prompt::Tool { name, description, input }
+    prompt::ToolText { name, description, input }
 }
 
 /// Describes a call in a few words, on one line, at most 60 characters; control characters are shown.

@@ -29,7 +29,7 @@ struct Tool {
     name: &'static str,
     offered: Offered,
     after_crash: AfterCrash,
-    describe: fn(&'static str) -> prompt::Tool,
+    describe: fn(&'static str) -> prompt::ToolText,
     parse: Parse,
 }
 
@@ -150,7 +150,7 @@ impl Caller {
     }
 
     /// Returns the tools that work in this mode of the sandbox, as a model is told of them.
-    pub(crate) fn tools(self, mode: SandboxMode) -> Vec<prompt::Tool> {
+    pub(crate) fn tools(self, mode: SandboxMode) -> Vec<prompt::ToolText> {
         let works = |tool: &&Tool| mode != SandboxMode::ReadOnly || !WRITE_FILES.contains(&tool.name);
         self.offered().filter(works).map(|tool| (tool.describe)(tool.name)).collect()
     }
@@ -184,7 +184,7 @@ mod tests {
         }
     }
 
-    fn examples(tool: &prompt::Tool, take: impl Fn(&str) -> bool) -> Value {
+    fn examples(tool: &prompt::ToolText, take: impl Fn(&str) -> bool) -> Value {
         let properties = tool.input["properties"].as_object().unwrap();
         let taken = properties.iter().filter(|(name, _)| take(name));
         Value::Object(taken.map(|(name, it)| (name.clone(), example(name, it))).collect())

@@ -16,12 +16,12 @@ pub(crate) struct SimulatedLink {
 impl Link {
     /// Makes a link whose other end is simulated. Must be called within a runtime.
     pub(crate) fn simulated() -> (Self, SimulatedLink) {
-        let (said, listens) = watch::channel(Announcement::default());
+        let (said, listens) = announce();
         let (hears, heard) = mpsc::channel(HEARD);
         let task = tokio::spawn(async {});
         let link = Self { said, heard, task, waiting: HashMap::new(), last_tag: 0 };
         // It is born with a connection, on which it has said nothing but who it is.
-        let told = Some(Sent::greeted(WorkerState::default(), 0));
+        let told = Some(Sent::default());
         (link, SimulatedLink { said: listens, hears, told })
     }
 }
@@ -29,8 +29,8 @@ impl Link {
 impl SimulatedLink {
     /// Returns what is to be said on the present connection; nothing without one.
     pub(crate) fn outgoing_frames(&mut self) -> Vec<FromWorker> {
-        let said = self.said.borrow_and_update().clone();
-        self.told.as_mut().map(|told| told.frames(said)).unwrap_or_default()
+        let said = self.said.borrow_and_update();
+        self.told.as_mut().map(|told| told.frames(&said)).unwrap_or_default()
     }
 
     /// Tells whether there is a connection.
@@ -45,12 +45,8 @@ impl SimulatedLink {
 
     /// Makes a new connection; returns the state that the greeting says.
     pub(crate) fn reconnects(&mut self) -> WorkerState {
-        let (state, (pongs, _)) = {
-            let said = self.said.borrow();
-            (said.state.clone(), said.pongs)
-        };
-        self.told = Some(Sent::greeted(state.clone(), pongs));
-        state
+        let greeted = Sent::greeted(&self.said.borrow());
+        self.told.insert(greeted).state.clone()
     }
 
     /// The worker hears something, unless too much waits for it already.

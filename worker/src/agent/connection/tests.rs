@@ -96,3 +96,19 @@ fn a_daemon_that_comes_back_is_asked_the_same_again() {
         }
     });
 }
+
+#[test]
+fn an_answer_to_a_ping_is_for_the_daemon_that_asked() {
+    let pong = |number| FromWorker::Pong { number };
+    let mut said = announce().1.borrow().clone();
+    let mut first = Sent::default();
+    assert_eq!(first.frames(&said), [pong(0)]);
+    said.change(answers_ping, Some(pong(7)));
+    assert_eq!(first.frames(&said), [pong(7)]);
+    said.change(|_| false, Some(FromWorker::Leaving));
+    assert_eq!(first.frames(&said), [FromWorker::Leaving], "each frame once");
+    let mut next = Sent::greeted(&said);
+    assert_eq!(next.frames(&said), [pong(0), FromWorker::Leaving]);
+    said.change(answers_ping, Some(pong(7)));
+    assert_eq!(next.frames(&said), [pong(7)], "its questions are counted anew");
+}

@@ -1,6 +1,5 @@
 use std::future::{pending, ready};
 use std::io::Write as _;
-use std::sync::Arc;
 
 use teamd_shared::control::{Directive, PendingShutdown};
 use teamd_shared::id::{Ids, RandomIds, RequestId};
@@ -10,11 +9,12 @@ use teamd_shared::message::{Body, Message};
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
-use teamd_shared::transcript::Usage;
+use teamd_shared::transcript::Event;
 
 use super::*;
 use crate::agent::mailbox::{Taken, Waking};
-use crate::core::state::{At, Beginning, Budget, Step};
+use crate::core::state::{At, Budget, Step};
+use crate::core::work::Work;
 use crate::tools::{LocalAction, Outcome, Runs};
 
 /// Tools that are never used.
@@ -55,17 +55,15 @@ fn dispatcher_of(dir: &Arc<TeamDir>, alice: &Name, at: At) -> Dispatcher<Idle> {
         Directive { seq: 1, gate: Gate::Open, shutdown: None, release: false, plan: None, verdict: None };
     let mailbox = Mailbox::open(Arc::clone(dir), alice, Position::START, Vec::new(), Waking::Ring).unwrap();
     let limits = Budget { turns: 5, tokens: None };
-    let usage = Usage::default();
-    let (mail, rest) = (mailbox.mail(), mailbox.has_unseen());
-    let beginning = Beginning { at, turns: 0, spent: 0, limits, usage, mail, rest };
-    let (_terminate, terminations) = tokio::sync::mpsc::unbounded_channel();
+    let mut work = Work::new(alice.clone());
+    work.at = at;
     let began = Instant::now();
     Dispatcher {
-        state: State::new(beginning, directive, Duration::ZERO),
+        state: State::new(work, limits, mailbox.arrived(), directive, Duration::ZERO),
         link: Link::simulated().0,
         mailbox,
         toolbox: Idle,
-        terminate: Terminations::Simulated(terminations),
+        terminate: Arc::default(),
         pauses: None,
         began,
         work_began: Duration::ZERO,
@@ -85,7 +83,7 @@ async fn a_request_for_a_plan_without_a_ring_holds_when_the_daemon_is_gone() {
     let asks = Message::new(id, "lead", "alice", 1.0, Body::PlanRequest);
     inbox::append(&dir, &alice, &asks, Durability::Process).unwrap();
     assert_eq!(dispatcher.state.gate(), Gate::Open);
-    dispatcher.dispatch(Event::Heard(Heard::Away));
+    dispatcher.hear(Heard::Away);
     assert_eq!(dispatcher.state.gate(), Gate::Closed);
 }
 
@@ -113,12 +111,12 @@ async fn mail_behind_more_news_than_fit_into_memory_is_taken_in_before_a_shutdow
     };
     dispatcher.receive(ToWorker::Directive(directive));
     while dispatcher.state.next(dispatcher.now()) == Step::TakeIn {
-        let starts = |taken: &Taken| match taken {
-            Taken::Messages { messages, .. } => messages.iter().any(|message| message.starts_a_turn(&alice)),
-            _ => false,
-        };
-        let work = dispatcher.mailbox.take().iter().any(starts);
-        dispatcher.state.taken_in(work, dispatcher.mailbox.has_rest());
+        for taken in dispatcher.mailbox.take() {
+            let Taken::Messages { messages, .. } = taken else { panic!("{taken:?}") };
+            let messages = messages.iter().map(Message::to_json).collect();
+            dispatcher.state.follow(&Event::Messages { messages });
+        }
+        dispatcher.state.taken_in(dispatcher.mailbox.has_rest());
         dispatcher.fetch();
     }
     assert_eq!(dispatcher.state.next(dispatcher.now()), Step::Think);

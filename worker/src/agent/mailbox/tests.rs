@@ -2,13 +2,13 @@ use std::io::Write;
 
 use super::*;
 
-struct Scene {
+struct OwnInbox {
     _scratch: tempfile::TempDir,
     dir: Arc<TeamDir>,
     name: Name,
 }
 
-impl Scene {
+impl OwnInbox {
     fn new() -> Self {
         Self::of("alice")
     }
@@ -36,32 +36,32 @@ const GONE: &str = "{\"type\":\"teammate_terminated\",\"from\":\"teamd\",\"name\
 
 #[test]
 fn what_is_fetched_waits_until_it_is_taken() {
-    let scene = Scene::new();
+    let scene = OwnInbox::new();
     scene.write(HI);
     let mut mailbox = scene.open(Position::START);
-    assert_eq!(mailbox.mail(), Mail::Work);
+    assert_eq!(mailbox.arrived().mail, Relevance::Work);
     mailbox.fetch();
     let taken = mailbox.take();
     let [Taken::Messages { messages, behind }] = &taken[..] else { panic!("{taken:?}") };
     assert_eq!((messages.len(), behind.offset), (1, HI.len() as u64));
-    assert_eq!(mailbox.mail(), Mail::None);
+    assert_eq!(mailbox.arrived().mail, Relevance::None);
     assert!(scene.open(*behind).take().is_empty());
 }
 
 #[test]
 fn news_are_told_from_work() {
-    let scene = Scene::new();
+    let scene = OwnInbox::new();
     scene.write(GONE);
     let mut mailbox = scene.open(Position::START);
-    assert_eq!(mailbox.mail(), Mail::News);
+    assert_eq!(mailbox.arrived().mail, Relevance::News);
     scene.write(HI);
     mailbox.fetch();
-    assert_eq!(mailbox.mail(), Mail::Work);
+    assert_eq!(mailbox.arrived().mail, Relevance::Work);
 }
 
 #[test]
 fn a_line_that_is_no_message_parts_the_messages_around_it() {
-    let scene = Scene::new();
+    let scene = OwnInbox::new();
     scene.write(&[HI, "nonsense\n", HI, GONE].concat());
     let taken = scene.open(Position::START).take();
     let [
@@ -78,7 +78,7 @@ fn a_line_that_is_no_message_parts_the_messages_around_it() {
 
 #[test]
 fn behind_a_repetition_nothing_is_left_to_read() {
-    let scene = Scene::new();
+    let scene = OwnInbox::new();
     let line = "{\"id\":\"01939b1e-0000-7000-8000-000000000001\",\"type\":\"message\",\"from\":\"user\",\"content\":\"hi\"}\n";
     scene.write(&line.repeat(2));
     let end = 2 * line.len() as u64;
@@ -89,7 +89,7 @@ fn behind_a_repetition_nothing_is_left_to_read() {
     // Also when it comes later, alone.
     scene.write(line);
     mailbox.fetch();
-    assert_eq!(mailbox.mail(), Mail::News);
+    assert_eq!(mailbox.arrived().mail, Relevance::News);
     let taken = mailbox.take();
     let [Taken::Messages { messages, behind }] = &taken[..] else { panic!("{taken:?}") };
     assert_eq!((messages.len(), behind.offset), (0, end + line.len() as u64));
@@ -97,7 +97,7 @@ fn behind_a_repetition_nothing_is_left_to_read() {
 
 #[test]
 fn a_truncated_inbox_is_told_and_read_from_its_beginning() {
-    let scene = Scene::new();
+    let scene = OwnInbox::new();
     scene.write(&HI.repeat(3));
     let mut mailbox = scene.open(Position::START);
     drop(mailbox.take());
@@ -111,15 +111,15 @@ fn a_truncated_inbox_is_told_and_read_from_its_beginning() {
 
 #[test]
 fn a_deleted_inbox_is_made_again() {
-    let scene = Scene::new();
+    let scene = OwnInbox::new();
     let mut mailbox = scene.open(Position::START);
     let path = scene.dir.path(&TeamPath::inbox(&scene.name));
     std::fs::remove_file(&path).unwrap();
     mailbox.fetch();
-    assert_eq!((mailbox.mail(), path.exists()), (Mail::None, true));
+    assert_eq!((mailbox.arrived().mail, path.exists()), (Relevance::None, true));
     scene.write(HI);
     mailbox.fetch();
-    assert_eq!(mailbox.mail(), Mail::Work);
+    assert_eq!(mailbox.arrived().mail, Relevance::Work);
 }
 
 /// Long enough for any machine; only a test that fails waits for it.
@@ -127,7 +127,7 @@ const LONG: std::time::Duration = std::time::Duration::from_secs(20);
 
 #[test]
 fn what_takes_the_place_of_the_inbox_is_watched_before_it_is_read() {
-    let scene = Scene::new();
+    let scene = OwnInbox::new();
     let path = scene.dir.path(&TeamPath::inbox(&scene.name));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -142,7 +142,7 @@ fn what_takes_the_place_of_the_inbox_is_watched_before_it_is_read() {
                 mailbox.fetch();
             }
             scene.write(HI);
-            while mailbox.mail() == Mail::None {
+            while mailbox.arrived().mail == Relevance::None {
                 tokio::time::timeout(LONG, mailbox.changed()).await.expect("a wake-up");
                 mailbox.fetch();
             }
@@ -156,7 +156,7 @@ fn what_takes_the_place_of_the_inbox_is_watched_before_it_is_read() {
 
 #[test]
 fn an_inbox_that_can_be_watched_no_more_wants_the_daemon_to_ring() {
-    let scene = Scene::new();
+    let scene = OwnInbox::new();
     let path = scene.dir.path(&TeamPath::inbox(&scene.name));
     let mut mailbox =
         Mailbox::open(Arc::clone(&scene.dir), &scene.name, Position::START, Vec::new(), Waking::Events)
@@ -174,12 +174,12 @@ fn an_inbox_that_can_be_watched_no_more_wants_the_daemon_to_ring() {
     mailbox.fetch();
     scene.write(HI);
     mailbox.fetch();
-    assert_eq!(mailbox.mail(), Mail::Work);
+    assert_eq!(mailbox.arrived().mail, Relevance::Work);
 }
 
 #[test]
 fn an_inbox_that_is_not_watched_wants_the_daemon_to_ring() {
-    let scene = Scene::new();
+    let scene = OwnInbox::new();
     assert!(scene.open(Position::START).wants_ring());
     let open =
         |waking| Mailbox::open(Arc::clone(&scene.dir), &scene.name, Position::START, Vec::new(), waking);
@@ -194,26 +194,26 @@ fn an_inbox_that_is_not_watched_wants_the_daemon_to_ring() {
 
 #[test]
 fn what_is_not_for_the_lead_agent_is_passed_over() {
-    let scene = Scene::of("lead");
+    let scene = OwnInbox::of("lead");
     let own = "{\"type\":\"message\",\"from\":\"lead\",\"to\":\"user\",\"content\":\"hi\"}\n";
     scene.write(&format!("no message\n{own}{GONE}{own}"));
     let mut mailbox = scene.open(Position::START);
-    assert_eq!((mailbox.mail(), mailbox.holds_message_of_person()), (Mail::News, false));
+    assert_eq!((mailbox.arrived().mail, mailbox.arrived().of_person), (Relevance::News, false));
     let taken = mailbox.take();
     let [Taken::Messages { messages, behind }] = &taken[..] else { panic!("{taken:?}") };
     assert_eq!(messages.len(), 1, "{messages:?}");
     assert!(scene.open(*behind).take().is_empty(), "the cursor stands behind all of it");
     scene.write("{\"type\":\"idle_notification\",\"from\":\"bob\"}\n");
     mailbox.fetch();
-    assert_eq!(mailbox.mail(), Mail::Soon);
+    assert_eq!(mailbox.arrived().mail, Relevance::Soon);
     scene.write(HI);
     mailbox.fetch();
-    assert_eq!((mailbox.mail(), mailbox.holds_message_of_person()), (Mail::Work, true));
+    assert_eq!((mailbox.arrived().mail, mailbox.arrived().of_person), (Relevance::Work, true));
 }
 
 #[test]
 fn what_is_said_of_a_line_that_is_no_message_is_where_it_is_kept() {
-    let scene = Scene::new();
+    let scene = OwnInbox::new();
     scene.write("nonsense\n");
     let mut mailbox = scene.open(Position::START);
     let taken = mailbox.take();

@@ -1,5 +1,6 @@
 use serde_json::Value;
-use teamd_shared::message::IdleReason;
+use teamd_shared::message::{IdleReason, summary_of};
+use teamd_shared::team_dir::TeamPath;
 
 use super::*;
 
@@ -20,18 +21,16 @@ fn lines(outbox: &Outbox) -> Vec<Value> {
         .collect()
 }
 
-fn idle(content: &str) -> PendingNotice {
-    PendingNotice::Idle {
-        idle_reason: IdleReason::Available,
-        content: content.to_owned(),
-        message_id: Uuid::from_u128(1 << 70),
-    }
+fn idle(content: &str, repeated: bool) -> PendingNotice {
+    let (id, content) = (Uuid::from_u128(1 << 70), content.to_owned());
+    let body = Body::IdleNotification { idle_reason: IdleReason::Available, summary: summary_of(&content) };
+    PendingNotice { id, body, content, repeated }
 }
 
 #[test]
 fn a_notice_carries_the_whole_answer_and_its_first_line() {
-    let (_scratch, mut outbox) = scene();
-    outbox.notify(idle("\nfixed it\nin three files"), false);
+    let (_scratch, outbox) = scene();
+    outbox.notify(&idle("\nfixed it\nin three files", false)).unwrap();
     let line = &lines(&outbox)[0];
     assert_eq!(line["type"], "idle_notification");
     assert_eq!(
@@ -43,50 +42,18 @@ fn a_notice_carries_the_whole_answer_and_its_first_line() {
 
 #[test]
 fn a_notice_that_is_there_is_not_written_again() {
-    let (_scratch, mut outbox) = scene();
-    outbox.notify(idle("done"), true);
-    outbox.notify(idle("done"), true);
+    let (_scratch, outbox) = scene();
+    outbox.notify(&idle("done", true)).unwrap();
+    outbox.notify(&idle("done", true)).unwrap();
     assert_eq!(lines(&outbox).len(), 1);
 }
 
 #[test]
 fn an_answer_that_is_too_long_for_a_message_is_cut_and_said_so() {
-    let (_scratch, mut outbox) = scene();
-    outbox.notify(idle(&"→".repeat(1 << 20)), false);
+    let (_scratch, outbox) = scene();
+    outbox.notify(&idle(&"→".repeat(1 << 20), false)).unwrap();
     let content = lines(&outbox)[0]["content"].as_str().unwrap().to_owned();
     assert!(content.starts_with("→→") && content.contains("transcript") && content.len() < CUT + 100);
-}
-
-#[test]
-fn a_rejected_line_is_told_with_file_offset_and_reason() {
-    let (_scratch, mut outbox) = scene();
-    let (reason, message_id) = ("not JSON; it is kept".to_owned(), Uuid::from_u128(7));
-    outbox.notify(PendingNotice::Rejected { offset: 42, reason, message_id }, false);
-    let line = &lines(&outbox)[0];
-    let content = line["content"].as_str().unwrap();
-    for part in ["inbox/alice.jsonl", "offset 42", "not JSON; it is kept"] {
-        assert!(content.contains(part), "{content}");
-    }
-    assert_eq!((&line["type"], &line["from"]), (&"message".into(), &"alice".into()));
-}
-
-#[test]
-fn what_cannot_be_written_is_pending_and_told_later_in_order() {
-    let (_scratch, mut outbox) = scene();
-    let inbox = outbox.dir().path(&TeamPath::inbox(&Name::lead()));
-    std::fs::rename(&inbox, inbox.with_extension("aside")).unwrap();
-    outbox.notify(idle("one"), false);
-    outbox.notify(
-        PendingNotice::Rejected { offset: 0, reason: "two".to_owned(), message_id: Uuid::from_u128(8) },
-        false,
-    );
-    assert!(outbox.pending().len() == 2 && outbox.flush().is_err());
-    std::fs::rename(inbox.with_extension("aside"), &inbox).unwrap();
-    outbox.flush().unwrap();
-    let lines = lines(&outbox);
-    assert!(outbox.pending().is_empty() && lines.len() == 2);
-    assert_eq!(lines[0]["summary"], "one");
-    assert!(lines[1]["content"].as_str().unwrap().contains("two"));
 }
 
 /// As [`scene`], where what is told must outlive a loss of power.
@@ -96,30 +63,29 @@ fn scene_that_lasts() -> (tempfile::TempDir, Outbox) {
 }
 
 #[test]
-fn what_cannot_be_synced_is_pending_and_not_written_again() {
-    let (_scratch, mut outbox) = scene_that_lasts();
+fn what_cannot_be_synced_is_not_written_again() {
+    let (_scratch, outbox) = scene_that_lasts();
     crate::sim::where_no_inbox_can_be_synced(|| {
-        outbox.notify(idle("done"), false);
-        for _ in 0..3 {
-            assert!(outbox.flush().is_err() && outbox.pending().len() == 1);
+        for repeated in [false, true, true] {
+            assert!(outbox.notify(&idle("done", repeated)).is_err());
         }
     });
-    outbox.flush().unwrap();
-    assert!(outbox.pending().is_empty() && lines(&outbox).len() == 1);
+    outbox.notify(&idle("done", true)).unwrap();
+    assert_eq!(lines(&outbox).len(), 1);
 }
 
 #[test]
-fn what_an_earlier_incarnation_has_told_is_pending_until_it_lasts() {
-    let (_scratch, mut outbox) = scene_that_lasts();
-    outbox.notify(idle("done"), false);
-    let mut next = Outbox::new(outbox.dir.clone(), outbox.from.clone(), Durability::Disk);
-    crate::sim::where_no_inbox_can_be_synced(|| next.notify(idle("done"), true));
+fn what_an_earlier_incarnation_has_told_is_told_only_when_it_lasts() {
+    let (_scratch, outbox) = scene_that_lasts();
+    outbox.notify(&idle("done", false)).unwrap();
+    let next = Outbox::new(outbox.dir.clone(), outbox.from.clone(), Durability::Disk);
+    let again = crate::sim::where_no_inbox_can_be_synced(|| next.notify(&idle("done", true)));
+    assert!(again.is_err(), "its writer may have been killed before the sync");
     let looked = || next.has_sent(&Name::lead(), Uuid::from_u128(1 << 70)).unwrap_err();
     let told = crate::sim::where_no_inbox_can_be_synced(looked);
     assert!(told.contains("do not send it again"), "{told}");
-    assert_eq!(next.pending().len(), 1, "its writer may have been killed before the sync");
-    next.flush().unwrap();
-    assert!(next.pending().is_empty() && lines(&next).len() == 1);
+    next.notify(&idle("done", true)).unwrap();
+    assert_eq!(lines(&next).len(), 1);
 }
 
 #[test]

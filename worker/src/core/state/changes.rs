@@ -6,14 +6,14 @@ use std::time::Duration;
 use teamd_shared::control::{Directive, PendingShutdown};
 use teamd_shared::id::RequestId;
 use teamd_shared::member::Waiting;
-use teamd_shared::message::{AnsweredBy, IdleReason};
+use teamd_shared::message::{AnsweredBy, IdleReason, Relevance};
 use teamd_shared::request::Status;
-use teamd_shared::transcript::Usage;
+use teamd_shared::transcript::Event;
 
 use super::{
-    AnswerOutcome, At, Budget, End, Mail, OpenShutdown, PendingPlan, REWRITES, ShutdownAnswer, State,
-    SubmissionState, report,
+    Arrived, At, Budget, End, OpenShutdown, PendingPlan, REWRITES, ShutdownAnswer, State, SubmissionProgress,
 };
+use crate::core::plan::Submission;
 
 /// How long the decision waits after an answer could not be written.
 const RETRY: Duration = Duration::from_secs(1);
@@ -36,12 +36,12 @@ impl State {
             directive.shutdown.clone().filter(|pending| Some(&pending.request_id) != self.settled.as_ref());
         self.shutdown = pending.map(|pending| match self.shutdown.take() {
             Some(known) if known.directive.request_id == pending.request_id => known,
-            _ => OpenShutdown::begun(pending, now, self.mail == Mail::Work || self.rest),
+            _ => OpenShutdown::begun(pending, now, self.arrived.mail == Relevance::Work || self.arrived.rest),
         });
         if directive.release {
             self.release = true;
             if let Some(answer) = &mut self.answer {
-                answer.outcome.get_or_insert(AnswerOutcome::Recorded(Status::Approved));
+                answer.outcome.get_or_insert(Ok(Status::Approved));
             }
         }
         self.directive = directive;
@@ -53,37 +53,32 @@ impl State {
         self.away = true;
     }
 
-    /// A request for a plan stands in the inbox: the gate may be closed. A line opens and closes nothing for good.
-    pub(crate) fn plan_wanted(&mut self) {
-        self.plan_wanted = true;
-    }
-
     /// The daemon has recorded an answer or a plan.
     pub(crate) fn recorded(&mut self, request_id: &RequestId, status: Status) {
         if let Some(answer) = self.answer.as_mut().filter(|answer| answer.request_id == *request_id) {
-            answer.outcome = Some(AnswerOutcome::Recorded(status));
+            answer.outcome = Some(Ok(status));
         } else if let Some(plan) = self.plan_mut(request_id) {
-            plan.submission = SubmissionState::Recorded(status);
+            plan.progress = SubmissionProgress::Recorded(status);
         }
     }
 
     /// The daemon does not count an answer or a plan; `taken`: its id belongs to another request.
     pub(crate) fn refused(&mut self, request_id: &RequestId, why: String, taken: bool) {
         if let Some(answer) = self.answer.as_mut().filter(|answer| answer.request_id == *request_id) {
-            answer.outcome = Some(AnswerOutcome::Refused(why));
+            answer.outcome = Some(Err(why));
         } else if let Some(plan) = self.plan_mut(request_id) {
             plan.lost += u32::from(!taken);
-            plan.submission = match taken {
-                true => SubmissionState::Taken,
-                false if plan.lost <= REWRITES => SubmissionState::Nothing,
-                false => SubmissionState::Refused(why),
+            plan.progress = match taken {
+                true => SubmissionProgress::Taken,
+                false if plan.lost <= REWRITES => SubmissionProgress::Nothing,
+                false => SubmissionProgress::Refused(why),
             };
         }
     }
 
     /// The lead ends the turn. An idle worker has none.
     pub(crate) fn interrupt(&mut self) {
-        self.interrupted = self.at != At::Idle;
+        self.interrupted = self.work.at != At::Idle;
     }
 
     /// The incarnation ends in any case; the first reason counts.
@@ -91,23 +86,15 @@ impl State {
         self.end.get_or_insert(end);
     }
 
-    /// This mail waits. What may wait for more of its kind does so from the first of it on, however much comes.
-    pub(crate) fn mail(&mut self, mail: Mail, now: Duration) {
-        self.mail = mail;
-        self.settled_at = match mail {
-            Mail::Soon => self.settled_at.or(Some(now + SETTLES)),
-            Mail::None | Mail::News | Mail::Work => None,
+    /// This has arrived. Mail that may wait for more of its kind does so from the first of it on, however much comes. A
+    /// request for a plan may have closed the gate; a line opens and closes nothing for good.
+    pub(crate) fn arrived(&mut self, arrived: Arrived, now: Duration) {
+        self.arrived = arrived;
+        self.plan_wanted |= arrived.plan_request;
+        self.settled_at = match arrived.mail {
+            Relevance::Soon => self.settled_at.or(Some(now + SETTLES)),
+            Relevance::None | Relevance::News | Relevance::Work => None,
         };
-    }
-
-    /// More mail stands in the inbox than was looked at, or none does.
-    pub(crate) fn rest(&mut self, rest: bool) {
-        self.rest = rest;
-    }
-
-    /// Something of the person waits, or nothing does.
-    pub(crate) fn spoken_to(&mut self, spoken_to: bool) {
-        self.spoken_to = spoken_to;
     }
 
     /// Background commands run, or none does any more.
@@ -119,31 +106,39 @@ impl State {
 
 /// What came of the steps.
 impl State {
-    /// The mail was taken in; `work`: some of it starts a turn; `rest`: there is more of it, not even looked at.
-    pub(crate) fn taken_in(&mut self, work: bool, rest: bool) {
-        self.mail = Mail::None;
-        self.settled_at = None;
-        if let Some(shutdown) = &mut self.shutdown {
-            shutdown.mail_first &= rest;
-        }
-        if self.at == At::Idle && work {
-            (self.turns, self.spent) = (0, 0);
-            self.trouble.clear();
-            self.at = At::Turn { results: false };
+    /// An entry was recorded.
+    pub(crate) fn follow(&mut self, event: &Event) {
+        self.work.follow(event);
+        match event {
+            Event::Asked { .. } => {
+                if let Some(shutdown) = &mut self.shutdown {
+                    shutdown.shown = true;
+                }
+            }
+            Event::Result { .. } => {
+                self.keep_calls &= !self.work.calls.is_empty();
+                self.act();
+            }
+            // The model is asked again.
+            Event::Compacted { .. } => self.dropped(),
+            Event::Idle { .. } => self.interrupted = false,
+            _ => {}
         }
     }
 
-    /// The model was shown the shutdown.
-    pub(crate) fn shown(&mut self) {
+    /// What was fetched of the mail was taken in; `rest`: there is more of it.
+    pub(crate) fn taken_in(&mut self, rest: bool) {
+        self.arrived.mail = Relevance::None;
+        self.settled_at = None;
         if let Some(shutdown) = &mut self.shutdown {
-            shutdown.shown = true;
+            shutdown.mail_first &= rest;
         }
     }
 
     /// A model call begins.
     pub(crate) fn thinking(&mut self) {
-        let results = matches!(self.at, At::Turn { results: true });
-        self.at = At::Thinking { results };
+        let results = matches!(self.work.at, At::Turn { results: true });
+        self.work.at = At::Thinking { results };
         self.pause = None;
     }
 
@@ -154,60 +149,42 @@ impl State {
 
     /// The model call was dropped, as if it had never begun.
     pub(crate) fn dropped(&mut self) {
-        let results = matches!(self.at, At::Thinking { results: true });
-        self.at = At::Turn { results };
+        let results = matches!(self.work.at, At::Thinking { results: true });
+        self.work.at = At::Turn { results };
     }
 
-    /// The model did something that costs.
-    pub(crate) fn count_usage(&mut self, usage: Usage) {
-        self.usage += usage;
-        self.spent = self.spent.saturating_add(usage.billed());
-    }
-
-    /// The model answered; without `calls`, the work has ended.
-    pub(crate) fn answered(&mut self, calls: bool) {
-        self.turns += 1;
-        self.at = if calls { At::Call } else { At::Done(IdleReason::Available) };
-    }
-
-    /// The model could not answer.
-    pub(crate) fn failed(&mut self) {
-        self.at = At::Done(IdleReason::Failed);
+    /// The model could not answer, for this reason.
+    pub(crate) fn failed(&mut self, told: String) {
+        self.work.closing = told;
+        self.work.at = At::Done(IdleReason::Failed);
     }
 
     /// A call begins; `gated`: an open gate let it through.
     pub(crate) fn calling(&mut self, activity: String, gated: bool) {
-        self.at = At::Calling { activity, gated };
+        self.work.at = At::Calling { activity, gated };
     }
 
     /// A call begins to wait for a person.
     pub(crate) fn asking(&mut self) {
-        self.at = At::Asking;
+        self.work.at = At::Asking;
     }
 
-    /// A call has its result; `more`: the answer holds more calls.
-    pub(crate) fn call_ended(&mut self, more: bool) {
-        self.at = if more { At::Call } else { At::Turn { results: true } };
-        self.keep_calls &= more;
-        self.act();
-    }
-
-    /// All calls of the answer have results.
-    pub(crate) fn skipped(&mut self) {
+    /// An answer to a shutdown that is on its way decides nothing any more: its call has another result.
+    pub(crate) fn drop_answer(&mut self) {
         self.answer = None;
-        self.call_ended(false);
     }
 
     /// The model submits a plan: the gate closes.
-    pub(crate) fn planning(&mut self, request_id: RequestId) {
-        self.at = At::PendingPlan(PendingPlan { request_id, submission: SubmissionState::Nothing, lost: 0 });
+    pub(crate) fn planning(&mut self, submission: Submission) {
+        let progress = SubmissionProgress::Nothing;
+        self.work.at = At::PendingPlan(PendingPlan { submission, progress, lost: 0 });
         self.act();
     }
 
     /// The line of the plan is being submitted.
     pub(crate) fn submitted(&mut self) {
-        if let At::PendingPlan(plan) = &mut self.at {
-            plan.submission = SubmissionState::Submitted;
+        if let At::PendingPlan(plan) = &mut self.work.at {
+            plan.progress = SubmissionProgress::Submitted;
         }
     }
 
@@ -229,11 +206,11 @@ impl State {
     /// little later.
     pub(crate) fn settled(&mut self, now: Duration) {
         let Some(answer) = self.answer.take() else { return };
-        if let Some(AnswerOutcome::Refused(_)) = answer.outcome {
+        if let Some(Err(_)) = answer.outcome {
             self.answer_failed(now);
             return;
         }
-        if answer.outcome == Some(AnswerOutcome::Recorded(Status::Approved)) {
+        if answer.outcome == Some(Ok(Status::Approved)) {
             self.release = true;
             self.keep_calls = answer.by == AnsweredBy::Model;
         }
@@ -243,18 +220,6 @@ impl State {
         self.settled = Some(answer.request_id);
     }
 
-    /// The lead was told that the work has ended, and what it came to.
-    pub(crate) fn finished(&mut self, reason: IdleReason, told: &str) {
-        self.at = At::Idle;
-        self.interrupted = false;
-        self.rests(reason, told);
-    }
-
-    /// The last piece of work ended so, in this incarnation or an earlier one.
-    pub(crate) fn rests(&mut self, reason: IdleReason, told: &str) {
-        self.trouble = report::trouble(reason, told);
-    }
-
     /// Returns what one piece of work may cost.
     pub(crate) fn limits(&self) -> Budget {
         self.limits
@@ -262,7 +227,7 @@ impl State {
 
     /// Returns how many tokens this piece of work may still cost, if there is a limit.
     pub(crate) fn tokens_left(&self) -> Option<u64> {
-        self.limits.tokens.map(|most| most.saturating_sub(self.spent))
+        self.limits.tokens.map(|most| most.saturating_sub(self.work.spent))
     }
 
     /// The incarnation ends now, but for the background commands.

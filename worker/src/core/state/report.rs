@@ -5,13 +5,13 @@ use teamd_shared::member::Doing;
 use teamd_shared::message::IdleReason;
 use teamd_shared::request::Status;
 
-use super::{At, Budget, PendingPlan, State, SubmissionState};
+use super::{At, Budget, PendingPlan, State, SubmissionProgress};
 
 /// How much of an error the roster shows, in characters.
 const SHOWN: usize = 160;
 
 /// Returns why a piece of work came to nothing, in a few words; empty if it did not.
-pub(super) fn trouble(reason: IdleReason, told: &str) -> String {
+pub(in crate::core) fn trouble(reason: IdleReason, told: &str) -> String {
     let first = told.lines().map(str::trim).find(|line| !line.is_empty());
     // What to do about it is told to the lead; here is room for what it is.
     let what = first.and_then(|line| line.split(" (hint: ").next()).unwrap_or("for an unknown reason");
@@ -49,10 +49,10 @@ impl Budget {
 impl State {
     /// Returns what the worker says of itself; `wants_ring`: its inbox is not watched.
     pub(crate) fn report(&self, wants_ring: bool) -> WorkerState {
-        let (doing, activity) = match &self.at {
-            At::Idle => (Doing::Idle, self.trouble.as_str()),
+        let (doing, activity) = match &self.work.at {
+            At::Idle => (Doing::Idle, self.work.trouble.as_str()),
             At::PendingPlan(PendingPlan {
-                submission: SubmissionState::Recorded(Status::Pending), ..
+                progress: SubmissionProgress::Recorded(Status::Pending), ..
             }) => (Doing::Idle, "waiting for approval"),
             At::PendingPlan(_) => (Doing::Working, "submitting a plan"),
             At::Asking => (Doing::Working, "waiting for a person"),
@@ -61,12 +61,9 @@ impl State {
         };
         // Beside the activity, which the lead agent is shown: a pause is for people. One that was told late belongs to a
         // call that is over.
-        let waiting = self.pause.clone().filter(|_| matches!(self.at, At::Thinking { .. }));
+        let waiting = self.pause.clone().filter(|_| matches!(self.work.at, At::Thinking { .. }));
         // Reported from before the plan is submitted: a state without it would let it expire as soon as it is recorded.
-        let plan = match &self.at {
-            At::PendingPlan(plan) => Some(plan.request_id.clone()),
-            _ => None,
-        };
+        let plan = self.plan().map(|plan| plan.request_id.clone());
         WorkerState {
             applied_seq: self.applied_seq,
             doing,
@@ -74,7 +71,7 @@ impl State {
             waiting,
             plan,
             wants_ring,
-            usage: self.usage,
+            usage: self.work.usage,
         }
     }
 }

@@ -3,19 +3,16 @@
 use std::time::Duration;
 
 use teamd_shared::id::RequestId;
-use teamd_shared::message::IdleReason;
+use teamd_shared::message::{IdleReason, Relevance};
 use teamd_shared::request::Status;
 
-use super::{At, Mail, PendingPlan, ShutdownAnswer, State, SubmissionState};
+use super::{At, PendingPlan, ShutdownAnswer, State, SubmissionProgress};
 
 /// What to do next.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Step {
     /// Nothing, until something happens or this time has come.
-    Wait {
-        /// The time.
-        until: Option<Duration>,
-    },
+    Wait(Option<Duration>),
     /// Take the mail in.
     TakeIn,
     /// Show the shutdown to the model.
@@ -42,7 +39,7 @@ pub(crate) enum Step {
         /// The request.
         request_id: RequestId,
         /// Why the runtime answers.
-        because: ApprovalReason,
+        reason: String,
     },
     /// Go on with what the daemon made of an answer.
     Settle(ShutdownAnswer),
@@ -50,18 +47,6 @@ pub(crate) enum Step {
     Finish(IdleReason),
     /// End the incarnation.
     Leave(End),
-}
-
-/// Whether what runs goes on.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Hold {
-    /// It does, at least until this time.
-    Go {
-        /// The time.
-        until: Option<Duration>,
-    },
-    /// It does not.
-    Stop(Why),
 }
 
 /// Why a call does not run, or not to its end.
@@ -92,34 +77,10 @@ pub(crate) enum End {
     Unknown(String),
 }
 
-/// Why the runtime answers a shutdown.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) enum ApprovalReason {
-    /// There is no work.
-    Idle,
-    /// The turn ended without an answer.
-    TurnEnded,
-    /// The turn is suspended by a plan.
-    Suspended,
-    /// The model did not answer in time (seconds).
-    Overdue(f64),
-}
+/// What became of a plan: how it was answered (or that it expired), with the feedback; or why it was never recorded.
+pub(crate) type PlanOutcome = Result<(Status, String), String>;
 
-/// What became of a plan.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) enum PlanOutcome {
-    /// It was answered, or expired.
-    Decided {
-        /// How.
-        status: Status,
-        /// What to change, or what to mind.
-        feedback: String,
-    },
-    /// It was never recorded.
-    Refused(String),
-}
-
-const WAIT: Step = Step::Wait { until: None };
+const WAIT: Step = Step::Wait(None);
 
 impl State {
     /// Decides what to do next. While something runs, [`State::hold`] is to be asked.
@@ -130,7 +91,7 @@ impl State {
         if let Some(answer) = &self.answer {
             return if answer.outcome.is_some() { Step::Settle(answer.clone()) } else { WAIT };
         }
-        match self.at {
+        match self.work.at {
             At::Done(reason) => return Step::Finish(reason),
             At::Call | At::PendingPlan(_) if self.interrupted => return Step::Skip(Why::Interrupted),
             At::Turn { .. } if self.interrupted => return Step::Finish(IdleReason::Interrupted),
@@ -142,15 +103,15 @@ impl State {
         if let Some(approve) = self.approve(now) {
             return approve;
         }
-        match &self.at {
-            At::Idle if self.mail == Mail::None || self.settles(now) => self.wait(now),
+        match &self.work.at {
+            At::Idle if self.arrived.mail == Relevance::None || self.settles(now) => self.wait(now),
             At::Idle => Step::TakeIn,
-            At::Turn { .. } if self.turns >= self.limits.turns => Step::Finish(IdleReason::MaxTurns),
-            At::Turn { .. } if self.limits.tokens.is_some_and(|most| self.spent >= most) => {
+            At::Turn { .. } if self.work.turns >= self.limits.turns => Step::Finish(IdleReason::MaxTurns),
+            At::Turn { .. } if self.limits.tokens.is_some_and(|most| self.work.spent >= most) => {
                 Step::Finish(IdleReason::MaxTokens)
             }
             // After the limits: what arrives when one is reached begins the next piece of work.
-            At::Turn { .. } if self.mail != Mail::None => Step::TakeIn,
+            At::Turn { .. } if self.arrived.mail != Relevance::None => Step::TakeIn,
             At::Turn { results } => self.show(*results).unwrap_or(Step::Think),
             At::Call => Step::Call,
             At::PendingPlan(plan) => self.plan_step(plan, now),
@@ -159,29 +120,32 @@ impl State {
         }
     }
 
-    /// Decides whether the model call or the tool call that runs goes on.
-    pub(crate) fn hold(&self, now: Duration) -> Hold {
+    /// Decides whether the model call or the tool call that runs goes on; returns the time until which it does in any case.
+    ///
+    /// # Errors
+    /// [`Why`] it does not.
+    pub(crate) fn hold(&self, now: Duration) -> Result<Option<Duration>, Why> {
         if let Some(end) = &self.end {
-            return Hold::Stop(Why::Ends(end.clone()));
+            return Err(Why::Ends(end.clone()));
         }
-        match (&self.at, &self.shutdown) {
+        match (&self.work.at, &self.shutdown) {
             (At::Thinking { .. } | At::Calling { .. } | At::Asking, _) if self.interrupted => {
-                Hold::Stop(Why::Interrupted)
+                Err(Why::Interrupted)
             }
-            (At::Asking, Some(_)) => Hold::Stop(Why::Asked),
+            (At::Asking, Some(_)) => Err(Why::Asked),
             // The person who is asked says something else first, and must be heard.
-            (At::Asking, None) if self.spoken_to => Hold::Stop(Why::SpokenTo),
-            (At::Thinking { .. }, _) if self.release => Hold::Stop(Why::Released),
+            (At::Asking, None) if self.arrived.of_person => Err(Why::SpokenTo),
+            (At::Thinking { .. }, _) if self.release => Err(Why::Released),
             (At::Thinking { .. }, Some(shutdown)) => match shutdown.decide_by.max(shutdown.not_before) {
-                over if now >= over => Hold::Stop(Why::Overdue),
-                later => Hold::Go { until: Some(later) },
+                over if now >= over => Err(Why::Overdue),
+                later => Ok(Some(later)),
             },
-            _ => Hold::Go { until: None },
+            _ => Ok(None),
         }
     }
 
     fn ending(&self, end: &End) -> Step {
-        match self.at {
+        match self.work.at {
             At::Call | At::Calling { .. } | At::Asking | At::PendingPlan(_) => {
                 Step::Skip(Why::Ends(end.clone()))
             }
@@ -194,19 +158,19 @@ impl State {
     fn approve(&self, now: Duration) -> Option<Step> {
         let shutdown = self.shutdown.as_ref().filter(|shutdown| now >= shutdown.not_before)?;
         let overdue = now >= shutdown.decide_by;
-        let because = match self.at {
+        let reason = match self.work.at {
             // It is read first, but a worker that gets news without a pause answers all the same.
-            At::Idle if self.mail == Mail::News && !overdue => return None,
-            At::Idle if self.mail == Mail::Work && shutdown.mail_first => return None,
-            At::Idle if shutdown.shown => ApprovalReason::TurnEnded,
-            At::Idle => ApprovalReason::Idle,
-            At::PendingPlan(_) => ApprovalReason::Suspended,
+            At::Idle if self.arrived.mail == Relevance::News && !overdue => return None,
+            At::Idle if self.arrived.mail == Relevance::Work && shutdown.mail_first => return None,
+            At::Idle if shutdown.shown => "the turn ended without an answer".to_owned(),
+            At::Idle => "idle".to_owned(),
+            At::PendingPlan(_) => "waiting for a verdict on its plan".to_owned(),
             At::Turn { .. } | At::Call if overdue => {
-                ApprovalReason::Overdue(shutdown.directive.decide_within)
+                format!("no answer within {} s", shutdown.directive.decide_within)
             }
             _ => return None,
         };
-        Some(Step::Approve { request_id: shutdown.directive.request_id.clone(), because })
+        Some(Step::Approve { request_id: shutdown.directive.request_id.clone(), reason })
     }
 
     /// The model learns of a shutdown together with results, so that work that came before it has begun.
@@ -217,27 +181,29 @@ impl State {
     }
 
     fn plan_step(&self, plan: &PendingPlan, now: Duration) -> Step {
-        let verdict = self.directive.verdict.as_ref().filter(|verdict| verdict.request_id == plan.request_id);
+        let verdict = self
+            .directive
+            .verdict
+            .as_ref()
+            .filter(|verdict| verdict.request_id == plan.submission.request_id);
         // Unless it is recorded for this incarnation, it expired with the one that had submitted it; the conversation goes on, and
         // so does its plan, which an incarnation between may have submitted under another id.
-        let of_this_incarnation = matches!(plan.submission, SubmissionState::Recorded(_));
+        let of_this_incarnation = matches!(plan.progress, SubmissionProgress::Recorded(_));
         if !of_this_incarnation && verdict.is_some_and(|verdict| verdict.status == Status::Expired) {
             return Step::RenumberPlan;
         }
         if let Some(verdict) = verdict.filter(|verdict| verdict.status != Status::Pending) {
             let feedback = verdict.feedback.clone();
-            return Step::Resolve(PlanOutcome::Decided { status: verdict.status, feedback });
+            return Step::Resolve(Ok((verdict.status, feedback)));
         }
-        match &plan.submission {
+        match &plan.progress {
             // Nothing that an open gate let through may run when the plan is recorded.
-            SubmissionState::Nothing if self.background => self.wait(now),
-            SubmissionState::Nothing => Step::SubmitPlan,
-            SubmissionState::Submitted | SubmissionState::Recorded(Status::Pending) => self.wait(now),
-            SubmissionState::Recorded(status) => {
-                Step::Resolve(PlanOutcome::Decided { status: *status, feedback: String::new() })
-            }
-            SubmissionState::Taken => Step::RenumberPlan,
-            SubmissionState::Refused(why) => Step::Resolve(PlanOutcome::Refused(why.clone())),
+            SubmissionProgress::Nothing if self.background => self.wait(now),
+            SubmissionProgress::Nothing => Step::SubmitPlan,
+            SubmissionProgress::Submitted | SubmissionProgress::Recorded(Status::Pending) => self.wait(now),
+            SubmissionProgress::Recorded(status) => Step::Resolve(Ok((*status, String::new()))),
+            SubmissionProgress::Taken => Step::RenumberPlan,
+            SubmissionProgress::Refused(why) => Step::Resolve(Err(why.clone())),
         }
     }
 
@@ -250,6 +216,6 @@ impl State {
     fn wait(&self, now: Duration) -> Step {
         let again = self.shutdown.as_ref().map(|shutdown| shutdown.not_before);
         let until = [again, self.settled_at].into_iter().flatten().filter(|&time| time > now).min();
-        Step::Wait { until }
+        Step::Wait(until)
     }
 }

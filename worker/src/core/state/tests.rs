@@ -7,15 +7,19 @@ mod shutdowns;
 
 use std::time::Duration;
 
+use serde_json::json;
 use teamd_shared::control::PlanVerdict;
 use teamd_shared::member::Doing;
+use teamd_shared::name::Name;
+use teamd_shared::transcript::{Block, Event, Usage};
+use uuid::Uuid;
 
 use super::*;
 
 const NOW: Duration = Duration::from_secs(100);
 /// The decision time of the shutdowns here.
 const WITHIN: Duration = Duration::from_secs(30);
-const WAIT: Step = Step::Wait { until: None };
+const WAIT: Step = Step::Wait(None);
 
 fn id(id: &str) -> RequestId {
     RequestId::new(id).unwrap()
@@ -40,13 +44,83 @@ fn judges(seq: u64, status: Status) -> Directive {
 }
 
 fn at(at: At) -> State {
+    state_of(at, 1, 0, Relevance::None)
+}
+
+fn state_of(at: At, turns: u32, spent: u64, mail: Relevance) -> State {
+    let mut work = Work::new(Name::new("alice").unwrap());
+    (work.at, work.turns, work.spent) = (at, turns, spent);
     let limits = Budget { turns: 3, tokens: Some(1000) };
-    let usage = Usage::default();
-    State::new(
-        Beginning { at, turns: 1, spent: 0, limits, usage, mail: Mail::None, rest: false },
-        directive(1),
-        NOW,
-    )
+    State::new(work, limits, Arrived { mail, ..Arrived::default() }, directive(1), NOW)
+}
+
+fn plan(request_id: &str) -> Submission {
+    Submission { plan: "drop it".to_owned(), message_id: Uuid::from_u128(1), request_id: id(request_id) }
+}
+
+fn call() -> Block {
+    let (id, name, input) = ("call-1".to_owned(), "bash".to_owned(), json!({}));
+    Block::ToolUse { id, name, input, message_id: None, request_id: None }
+}
+
+/// What the session does with a state.
+impl State {
+    fn takes_in(&mut self, work: bool, rest: bool) {
+        let messages = vec![json!({"type": "message", "from": "lead", "content": "do it"})];
+        self.taken_in(rest);
+        if work {
+            self.follow(&Event::Messages { messages });
+        }
+    }
+
+    fn answered(&mut self, calls: bool) {
+        let content = if calls { vec![call()] } else { Vec::new() };
+        self.follow(&Event::Answer { content, usage: Usage::default(), cut: None, length: None });
+    }
+
+    fn call_ended(&mut self, more: bool) {
+        if more {
+            let turns = self.work.turns;
+            self.answered(true);
+            self.work.turns = turns;
+        }
+        let tool_use_id = if more { "another" } else { "call-1" }.to_owned();
+        self.follow(&Event::Result { tool_use_id, content: String::new(), is_error: false });
+    }
+
+    fn skips(&mut self) {
+        self.drop_answer();
+        self.call_ended(false);
+    }
+
+    fn shown(&mut self) {
+        self.follow(&Event::Asked { request_id: id("s1"), reason: "tidy".to_owned() });
+    }
+
+    fn count_usage(&mut self, usage: Usage) {
+        self.follow(&Event::Charged { usage });
+    }
+
+    fn finished(&mut self, idle_reason: IdleReason, told: &str) {
+        let (content, message_id) = (told.to_owned(), Uuid::from_u128(2));
+        self.follow(&Event::Idle { idle_reason, content, message_id });
+    }
+
+    fn mail(&mut self, mail: Relevance, now: Duration) {
+        self.arrived(Arrived { mail, ..self.arrived }, now);
+    }
+
+    fn rest(&mut self, rest: bool) {
+        self.arrived.rest = rest;
+    }
+
+    fn spoken_to(&mut self, of_person: bool) {
+        self.arrived.of_person = of_person;
+    }
+
+    fn plan_wanted(&mut self) {
+        self.arrived(Arrived { plan_request: true, ..self.arrived }, NOW);
+    }
 }
 
 fn calling(gated: bool) -> At {
@@ -55,7 +129,7 @@ fn calling(gated: bool) -> At {
 
 fn planning() -> State {
     let mut state = at(At::Call);
-    state.planning(id("p1"));
+    state.planning(plan("p1"));
     state
 }
 
@@ -95,8 +169,8 @@ fn show() -> Step {
     Step::Show { request_id: id("s1"), reason: "tidy".to_owned() }
 }
 
-fn approve(because: ApprovalReason) -> Step {
-    Step::Approve { request_id: id("s1"), because }
+fn approve(reason: &str) -> Step {
+    Step::Approve { request_id: id("s1"), reason: reason.to_owned() }
 }
 
 fn skip(why: Why) -> Step {
@@ -110,14 +184,14 @@ fn row(known: &str, change: impl Fn(&mut State), [idle, fresh, results, call, pl
     let done = Step::Finish(IdleReason::Available);
     let expected = [idle, fresh, results, WAIT, call, WAIT, done, plan];
     for ((step, expected), place) in each(change).iter().zip(&expected).zip(places()) {
-        assert_eq!(step, expected, "{known}, at {:?}", place.at);
+        assert_eq!(step, expected, "{known}, at {:?}", place.work.at);
     }
 }
 
 #[test]
 fn mail_is_taken_in_before_the_model_is_asked() {
     row("nothing", |_| {}, [WAIT, Step::Think, Step::Think, Step::Call, WAIT]);
-    for mail in [Mail::News, Mail::Work] {
+    for mail in [Relevance::News, Relevance::Work] {
         let cells = [Step::TakeIn, Step::TakeIn, Step::TakeIn, Step::Call, WAIT];
         row("mail", |state| state.mail(mail, NOW), cells);
     }
@@ -125,10 +199,10 @@ fn mail_is_taken_in_before_the_model_is_asked() {
 
 #[test]
 fn a_shutdown_is_answered_where_there_is_no_work_and_shown_with_results() {
-    let (idle, suspended) = (|| approve(ApprovalReason::Idle), || approve(ApprovalReason::Suspended));
+    let (idle, suspended) = (|| approve("idle"), || approve("waiting for a verdict on its plan"));
     let asked = |state: &mut State| state.directive(asks(2), NOW);
     row("a shutdown", asked, [idle(), Step::Think, show(), Step::Call, suspended()]);
-    for mail in [Mail::News, Mail::Work] {
+    for mail in [Relevance::News, Relevance::Work] {
         let before = |state: &mut State| {
             state.mail(mail, NOW);
             state.directive(asks(2), NOW);
@@ -138,12 +212,12 @@ fn a_shutdown_is_answered_where_there_is_no_work_and_shown_with_results() {
     }
     let behind = |state: &mut State| {
         state.directive(asks(2), NOW);
-        state.mail(Mail::Work, NOW);
+        state.mail(Relevance::Work, NOW);
     };
     let cells = [idle(), Step::TakeIn, Step::TakeIn, Step::Call, suspended()];
     row("a shutdown, mail behind it", behind, cells);
     let over = |state: &mut State| state.directive(asks(2), NOW - WITHIN);
-    let late = || approve(ApprovalReason::Overdue(30.0));
+    let late = || approve("no answer within 30 s");
     row("a shutdown whose time is over", over, [idle(), late(), late(), late(), suspended()]);
 }
 
@@ -175,23 +249,20 @@ fn a_model_call_is_dropped_for_what_cannot_wait_and_a_tool_call_only_by_the_lead
         state.hold(NOW)
     };
     let thinking = || At::Thinking { results: false };
-    let go = Hold::Go { until: None };
+    let go = Ok(None);
     type Change = fn(&mut State);
-    let rows: [(Change, Hold, Hold); 7] = [
+    type Held = Result<Option<Duration>, Why>;
+    let rows: [(Change, Held, Held); 7] = [
         (|_| {}, go.clone(), go.clone()),
-        (|state| state.mail(Mail::Work, NOW), go.clone(), go.clone()),
-        (|state| state.directive(asks(2), NOW), Hold::Go { until: Some(NOW + WITHIN) }, go.clone()),
-        (|state| state.directive(asks(2), NOW - WITHIN), Hold::Stop(Why::Overdue), go.clone()),
-        (
-            |state| state.directive(Directive { release: true, ..directive(2) }, NOW),
-            Hold::Stop(Why::Released),
-            go,
-        ),
-        (State::interrupt, Hold::Stop(Why::Interrupted), Hold::Stop(Why::Interrupted)),
+        (|state| state.mail(Relevance::Work, NOW), go.clone(), go.clone()),
+        (|state| state.directive(asks(2), NOW), Ok(Some(NOW + WITHIN)), go.clone()),
+        (|state| state.directive(asks(2), NOW - WITHIN), Err(Why::Overdue), go.clone()),
+        (|state| state.directive(Directive { release: true, ..directive(2) }, NOW), Err(Why::Released), go),
+        (State::interrupt, Err(Why::Interrupted), Err(Why::Interrupted)),
         (
             |state| state.end(End::Terminated),
-            Hold::Stop(Why::Ends(End::Terminated)),
-            Hold::Stop(Why::Ends(End::Terminated)),
+            Err(Why::Ends(End::Terminated)),
+            Err(Why::Ends(End::Terminated)),
         ),
     ];
     for (row, (change, model, tool)) in rows.into_iter().enumerate() {
@@ -203,7 +274,7 @@ fn a_model_call_is_dropped_for_what_cannot_wait_and_a_tool_call_only_by_the_lead
 #[test]
 fn news_alone_start_no_turn() {
     let mut state = at(At::Idle);
-    state.taken_in(false, false);
+    state.takes_in(false, false);
     assert_eq!(state.next(NOW), WAIT);
 }
 
@@ -213,7 +284,7 @@ fn a_dropped_model_call_leaves_no_trace() {
         let mut state = at(At::Turn { results });
         state.thinking();
         state.dropped();
-        assert_eq!((&state.at, state.turns), (&At::Turn { results }, 1));
+        assert_eq!((&state.work.at, state.work.turns), (&At::Turn { results }, 1));
     }
 }
 
@@ -264,31 +335,31 @@ fn the_worker_says_what_it_does_and_which_plan_it_waits_for() {
 fn what_teammates_say_at_the_end_of_their_work_is_taken_in_together() {
     let mut state = at(At::Idle);
     let settled = NOW + Duration::from_secs(2);
-    state.mail(Mail::Soon, NOW);
-    assert_eq!(state.next(NOW), Step::Wait { until: Some(settled) });
+    state.mail(Relevance::Soon, NOW);
+    assert_eq!(state.next(NOW), Step::Wait(Some(settled)));
     // More of it puts nothing off.
-    state.mail(Mail::Soon, NOW + Duration::from_secs(1));
-    assert_eq!(state.next(NOW + Duration::from_secs(1)), Step::Wait { until: Some(settled) });
+    state.mail(Relevance::Soon, NOW + Duration::from_secs(1));
+    assert_eq!(state.next(NOW + Duration::from_secs(1)), Step::Wait(Some(settled)));
     assert_eq!(state.next(settled), Step::TakeIn);
-    state.taken_in(true, false);
+    state.takes_in(true, false);
     assert_eq!(state.next(settled), Step::Think);
     // Once it is taken in, what comes next waits anew.
     let mut state = at(At::Idle);
-    state.mail(Mail::Soon, NOW);
-    state.taken_in(false, false);
-    state.mail(Mail::Soon, settled);
-    assert_eq!(state.next(settled), Step::Wait { until: Some(settled + Duration::from_secs(2)) });
+    state.mail(Relevance::Soon, NOW);
+    state.takes_in(false, false);
+    state.mail(Relevance::Soon, settled);
+    assert_eq!(state.next(settled), Step::Wait(Some(settled + Duration::from_secs(2))));
     // What is work takes the others along; and a worker in a turn reads all with the next results.
-    state.mail(Mail::Work, settled);
+    state.mail(Relevance::Work, settled);
     assert_eq!(state.next(settled), Step::TakeIn);
     let mut state = at(At::Turn { results: true });
-    state.mail(Mail::Soon, NOW);
+    state.mail(Relevance::Soon, NOW);
     assert_eq!(state.next(NOW), Step::TakeIn);
     // No shutdown waits for it.
     let mut state = at(At::Idle);
-    state.mail(Mail::Soon, NOW);
+    state.mail(Relevance::Soon, NOW);
     state.directive(asks(2), NOW);
-    assert_eq!(state.next(NOW), approve(ApprovalReason::Idle));
+    assert_eq!(state.next(NOW), approve("idle"));
 }
 
 #[test]
@@ -298,16 +369,16 @@ fn a_call_that_waits_for_a_person_yields_to_whatever_else_comes() {
         change(&mut state);
         (state.hold(NOW), state.next(NOW))
     };
-    let go = Hold::Go { until: None };
+    let go = Ok(None);
     assert_eq!(hold(|_| {}), (go.clone(), WAIT));
-    assert_eq!(hold(|state| state.mail(Mail::Work, NOW)), (go, WAIT), "a teammate waits for its turn");
+    assert_eq!(hold(|state| state.mail(Relevance::Work, NOW)), (go, WAIT), "a teammate waits for its turn");
     for (change, why) in [
         ((|state| state.spoken_to(true)) as fn(&mut State), Why::SpokenTo),
         (|state| state.directive(asks(2), NOW), Why::Asked),
         (State::interrupt, Why::Interrupted),
         (|state| state.end(End::Terminated), Why::Ends(End::Terminated)),
     ] {
-        assert_eq!(hold(change).0, Hold::Stop(why));
+        assert_eq!(hold(change).0, Err(why));
     }
     let mut state = at(At::Asking);
     state.call_ended(false);

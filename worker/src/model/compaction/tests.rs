@@ -94,7 +94,7 @@ fn a_guide_has_a_small_share_of_the_window() {
 fn the_question_is_what_the_cache_holds_and_an_order() {
     let conversation = long(3);
     let turns = conversation.turns();
-    let asked = question(&turns);
+    let asked = question(turns.to_vec());
     assert_eq!(asked.len(), turns.len());
     assert_eq!(asked[..asked.len() - 1], turns[..asked.len() - 1]);
     assert!(matches!(asked.last().unwrap().parts.last(), Some(Part::Text(text)) if text == ORDER));
@@ -104,7 +104,7 @@ fn the_question_is_what_the_cache_holds_and_an_order() {
 fn a_question_of_what_is_too_long_already_fits() {
     for (steps, window) in [(200, 2000), (200, 20_000), (3, 50)] {
         let room = Room::new(window).for_short_question();
-        let asked = short_question(&long(steps).turns(), room);
+        let asked = short_question(long(steps).turns().into_owned(), room);
         let bytes: usize = asked.iter().map(Turn::bytes).sum();
         let fits = room + 2 * ORDER.len() + 2 * GLANCE;
         assert!(bytes <= fits, "{bytes} of {fits}");

@@ -351,10 +351,10 @@ proptest! {
             let asked = conversation.turns();
             prop_assert_eq!(violations(&asked), Vec::<String>::new(), "after {:?}", event);
             for window in [40, 400, 4000] {
-                let question = compaction::short_question(&asked, window);
+                let question = compaction::short_question(asked.to_vec(), window);
                 prop_assert_eq!(violations(&question), Vec::<String>::new(), "short question, {}", window);
             }
-            prop_assert_eq!(violations(&compaction::question(&asked)), Vec::<String>::new());
+            prop_assert_eq!(violations(&compaction::question(asked.to_vec())), Vec::<String>::new());
         }
     }
 }

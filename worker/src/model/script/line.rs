@@ -85,61 +85,66 @@ fn json_object(rest: &str) -> Option<Map<String, Value>> {
     rest.starts_with('{').then(|| serde_json::from_str(rest).ok()).flatten()
 }
 
-/// What the rest of a line means for a tool.
-fn arguments(name: &str, rest: &str) -> Map<String, Value> {
-    let (first, second) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
-    let input = match name {
-        "bash" => json!({ "command": rest }),
-        "read_file" => json!({ "path": rest }),
-        "write_file" => json!({ "path": first, "content": unescape(second) }),
-        "send_message" => json!({ "to": first, "content": unescape(second.trim_start()) }),
-        "plan_approval" => verdict(first, second).unwrap_or_else(|| json!({ "plan": unescape(rest) })),
-        "spawn_teammate" => spawn(rest),
-        "broadcast" => json!({ "content": unescape(rest) }),
-        "shutdown_request" => json!({ "teammate": first, "reason": second.trim_start() }),
-        "request_plan" => json!({ "teammate": first, "content": unescape(second.trim_start()) }),
-        "shutdown_response" if second.trim().is_empty() => json!({ "request_id": first }),
-        "sleep" => json!({ "seconds": number(rest) }),
-        "shutdown_response" => {
-            let (verdict, reason) =
-                second.trim_start().split_once(char::is_whitespace).unwrap_or((second.trim(), ""));
-            json!({ "request_id": first, "approve": approval(verdict), "reason": reason.trim_start() })
-        }
-        // What the rest means is for the tool to say: it names the fields that it misses.
-        _ if rest.is_empty() => json!({}),
-        _ => json!({ "input": rest }),
-    };
-    match input {
-        Value::Object(input) => input,
-        _ => Map::new(),
-    }
-}
+/// The fields of each tool in the order of its line: every one is a word, but the last, which is the rest of the line.
+const FIELDS: [(&str, &[&str]); 11] = [
+    ("bash", &["command"]),
+    ("read_file", &["path"]),
+    ("write_file", &["path", "content"]),
+    ("send_message", &["to", "content"]),
+    ("plan_approval", &["plan"]),
+    ("spawn_teammate", &["name", "role", "prompt"]),
+    ("broadcast", &["content"]),
+    ("shutdown_request", &["teammate", "reason"]),
+    ("request_plan", &["teammate", "content"]),
+    ("shutdown_response", &["request_id", "approve", "reason"]),
+    ("sleep", &["seconds"]),
+];
 
-/// The lead agent's answer to a plan: an id as this project writes it, and a verdict. Any other text is a plan.
-fn verdict(id: &str, rest: &str) -> Option<Value> {
-    let is_id = id.len() == 8 && id.bytes().all(|c| c.is_ascii_digit() || (b'a'..=b'f').contains(&c));
-    let (word, feedback) = parted(rest);
-    let approve = approval(word).as_bool().filter(|_| is_id)?;
-    Some(json!({ "request_id": id, "approve": approve, "feedback": unescape(feedback) }))
-}
-
-fn spawn(rest: &str) -> Value {
+/// What the rest of a line means for a tool. One that is not listed says itself which fields it misses.
+fn arguments(name: &str, mut rest: &str) -> Map<String, Value> {
+    let mut input = Map::new();
+    let listed = FIELDS.iter().find(|(tool, _)| *tool == name).map(|(_, fields)| *fields);
     let (first, behind) = parted(rest);
-    let (plan, rest) = if first == "--plan" { (true, behind) } else { (false, rest) };
-    let (name, rest) = parted(rest);
-    let (role, prompt) = parted(rest);
-    let mut input = json!({ "name": name, "role": role, "prompt": unescape(prompt) });
-    if plan {
-        input["plan"] = Value::Bool(true);
+    let fields = match (name, listed) {
+        ("plan_approval", _) if is_verdict(first, behind) => &["request_id", "approve", "feedback"],
+        ("shutdown_response", _) if behind.trim().is_empty() => &["request_id"][..],
+        ("spawn_teammate", Some(fields)) if first == "--plan" => {
+            input.insert("plan".to_owned(), Value::Bool(true));
+            rest = behind;
+            fields
+        }
+        (_, Some(fields)) => fields,
+        (_, None) if rest.is_empty() => &[],
+        (_, None) => &["input"],
+    };
+    let Some((last, words)) = fields.split_last() else { return input };
+    for field in words {
+        let (word, behind) = parted(rest);
+        rest = behind;
+        let value = if *field == "approve" { approval(word) } else { json!(word) };
+        input.insert((*field).to_owned(), value);
     }
+    // Only the content of a file begins with the spaces before it.
+    let text = if name == "write_file" { rest } else { rest.trim_start() };
+    let value = match *last {
+        "command" | "path" | "input" => json!(text),
+        "seconds" => number(text),
+        _ => json!(unescape(text)),
+    };
+    input.insert((*last).to_owned(), value);
     input
 }
 
-/// Parts the first word from the rest.
+/// Tells the lead agent's answer to a plan (an id as this project writes it, and a verdict) from the text of a plan.
+fn is_verdict(id: &str, behind: &str) -> bool {
+    let is_id = id.len() == 8 && id.bytes().all(|c| c.is_ascii_digit() || (b'a'..=b'f').contains(&c));
+    is_id && approval(parted(behind).0).is_boolean()
+}
+
+/// Parts the first word from what stands behind the space after it.
 fn parted(text: &str) -> (&str, &str) {
     let text = text.trim_start();
-    let (first, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
-    (first, rest.trim_start())
+    text.split_once(char::is_whitespace).unwrap_or((text, ""))
 }
 
 /// A word that is no number goes on as it is, so that the tool can say so.

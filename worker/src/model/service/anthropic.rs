@@ -1,4 +1,4 @@
-//! Anthropic's Messages API: a prompt becomes a request. Pure.
+//! Anthropic's Messages API: a prompt becomes a request, and events become an answer. Pure.
 //!
 //! Sources: the API reference of `POST /v1/messages`, version 2023-06-01, and its guides to tool use and prompt
 //! caching. At most four places of a request may be marked for the cache, which looks back at most 20 blocks from
@@ -6,20 +6,26 @@
 //! two turns of the user: what the request before has put into the cache ends exactly at the first of these two,
 //! however many blocks came since.
 //!
+//! An answer comes as `message_start`, then for each block `content_block_start`, any number of `content_block_delta`,
+//! `content_block_stop`, then `message_delta` and `message_stop`; `ping` and `error` at any time. Types that are not
+//! known are part of the contract: such events are passed over, such blocks kept as they are.
+//!
 //! Tools that run at the service are not asked for here, but a gateway may add some: what the model says of them comes
 //! as `server_tool_use` and a result that names it, in one answer. One without the other is refused, but at the end of an
 //! answer that the service has paused (`pause_turn`), which is sent back as it is.
 
-mod server_tools;
-mod stream;
+use std::collections::HashSet;
 
 use serde_json::{Map, Value, json};
+use teamd_shared::transcript::Usage;
 
 use super::catalog::max_output;
+use super::draft::Draft;
+use super::events::ServerEvent;
 use super::failure::Failure;
 use super::settings::Key;
-use super::wire::{AnswerReader, Wire, name, object};
-use crate::model::prompt::{Part, Prompt, Role, Tool, Turn};
+use super::wire::{Wire, json as parse, name, object};
+use crate::model::prompt::{Part, Prompt, Role, ToolText, Turn};
 
 /// How many bytes of a request count as a token: so few that the estimate of a prompt is rather too high.
 const BYTES_A_TOKEN: u64 = 3;
@@ -58,7 +64,7 @@ impl Anthropic {
             Role::Assistant => "assistant",
         };
         let mut content = self.content(turn);
-        server_tools::pair(&mut content);
+        pair(&mut content);
         if content.is_empty() {
             content.push(json!({ "type": "text", "text": "(nothing)" }));
         }
@@ -147,8 +153,8 @@ impl Wire for Anthropic {
         body
     }
 
-    fn reader(&self) -> Box<dyn AnswerReader> {
-        Box::<stream::AnthropicReader>::default()
+    fn read(&self, event: &ServerEvent, draft: &mut Draft) -> Result<(), Failure> {
+        read_event(event, draft)
     }
 
     fn adapt(&mut self, failure: &Failure) -> bool {
@@ -157,7 +163,7 @@ impl Wire for Anthropic {
     }
 }
 
-fn tool(tool: &Tool) -> Value {
+fn tool(tool: &ToolText) -> Value {
     json!({ "name": tool.name, "description": tool.description, "input_schema": tool.input })
 }
 
@@ -170,6 +176,79 @@ fn mark(block: &mut Value) {
 fn wire_id(id: &str) -> String {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     id.chars().map(|c| if fits(c) { c } else { '_' }).collect()
+}
+
+/// Takes in the next event, or an answer that came in one piece.
+fn read_event(event: &ServerEvent, draft: &mut Draft) -> Result<(), Failure> {
+    let value = parse(&event.data)?;
+    let index = value["index"].as_u64().unwrap_or_default();
+    match value["type"].as_str().unwrap_or(&event.name) {
+        "message_start" => count(&value["message"]["usage"], &mut draft.usage),
+        "content_block_start" => draft.begin(index, value["content_block"].clone())?,
+        "content_block_delta" => draft.grow(index, &value["delta"])?,
+        "message_delta" => {
+            draft.set_stop(&value["delta"]["stop_reason"]);
+            count(&value["usage"], &mut draft.usage);
+        }
+        "message_stop" => draft.is_done = true,
+        "error" => return Err(Failure::of_event(&value)),
+        _ => {
+            let Some(blocks) = value["content"].as_array() else { return Ok(()) };
+            for (index, block) in (0..).zip(blocks) {
+                draft.begin(index, block.clone())?;
+            }
+            draft.set_stop(&value["stop_reason"]);
+            count(&value["usage"], &mut draft.usage);
+            draft.is_done = true;
+        }
+    }
+    Ok(())
+}
+
+/// Takes the counters that are there: the last count of each holds for the whole answer.
+fn count(said: &Value, usage: &mut Usage) {
+    for (name, counter) in [
+        ("input_tokens", &mut usage.input_tokens),
+        ("output_tokens", &mut usage.output_tokens),
+        ("cache_read_input_tokens", &mut usage.cache_read_input_tokens),
+        ("cache_creation_input_tokens", &mut usage.cache_creation_input_tokens),
+    ] {
+        *counter = said[name].as_u64().unwrap_or(*counter);
+    }
+}
+
+/// Takes out every use without a result behind it, and every result without a use before it: an answer that was cut, or
+/// paused and not gone on with, may hold such a one, and the service refuses it.
+fn pair(content: &mut Vec<Value>) {
+    let mut used = HashSet::new();
+    let mut paired = HashSet::new();
+    for block in content.iter() {
+        if let Some(id) = use_of(block) {
+            used.insert(id.to_owned());
+        } else if let Some(id) = result_of(block)
+            && used.contains(id)
+        {
+            paired.insert(id.to_owned());
+        }
+    }
+    let mut seen = HashSet::new();
+    content.retain(|block| match (use_of(block), result_of(block)) {
+        (Some(id), _) => paired.contains(id) && seen.insert(id.to_owned()),
+        (None, Some(id)) => seen.contains(id),
+        (None, None) => true,
+    });
+}
+
+/// Returns the id of a use: `server_tool_use`, `mcp_tool_use`.
+fn use_of(block: &Value) -> Option<&str> {
+    let kind = block["type"].as_str()?;
+    kind.ends_with("_tool_use").then(|| block["id"].as_str().unwrap_or_default())
+}
+
+/// Returns which use a result belongs to: `web_search_tool_result` and the like. A plain `tool_result` is ours.
+fn result_of(block: &Value) -> Option<&str> {
+    let kind = block["type"].as_str()?;
+    kind.ends_with("_tool_result").then(|| block["tool_use_id"].as_str().unwrap_or_default())
 }
 
 #[cfg(test)]

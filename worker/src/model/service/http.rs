@@ -4,17 +4,16 @@
 use std::ops::Deref;
 use std::time::{Duration, SystemTime};
 
-use reqwest::{Client, Response};
+use reqwest::{RequestBuilder, Response};
 use tokio::time::{Instant, timeout_at};
 
-use super::client::{below, build, error_chain, headers};
+use super::client::error_chain;
+use super::draft::{Draft, Piece};
 use super::events::{EventReader, ServerEvent};
 use super::failure::{Failure, FailureKind};
 use super::retry::retry_after;
-use super::settings::Settings;
 use super::waits::Waits;
-use super::wire::{AnswerReader, Piece, Wire, json};
-use crate::model::ModelError;
+use super::wire::{Wire, json};
 
 /// How long the end of a stream is waited for when the answer is complete: some servers never send it.
 const END: Duration = Duration::from_secs(2);
@@ -28,64 +27,17 @@ const MAX_WHOLE: usize = 64 << 20;
 /// How much of an error is read, in bytes.
 const MAX_ERROR: usize = 64 << 10;
 
-/// A service, and the client that asks it.
-#[derive(Debug)]
-pub(super) struct Http {
-    /// Where and how it is asked.
-    pub(super) settings: Settings,
-    /// What the worker waits for.
-    pub(super) waits: Waits,
-    /// Built at the first request: a worker that only waits does not touch its pages.
-    client: Option<Client>,
-}
-
-impl Http {
-    /// Makes one that has no client yet.
-    pub(super) fn new(settings: Settings) -> Self {
-        Self { waits: Waits::new(settings.silence), settings, client: None }
-    }
-
-    /// Returns the client.
-    ///
-    /// # Errors
-    /// [`ModelError::Unusable`] if it cannot be built.
-    pub(super) fn client(&mut self) -> Result<Client, ModelError> {
-        let client = match self.client.take() {
-            Some(client) => client,
-            None => build(&self.settings)?,
-        };
-        Ok(self.client.insert(client).clone())
-    }
-
-    /// Sends a request, and reads the answer; `heard` is told each piece of text as it comes.
-    ///
-    /// # Errors
-    /// [`Failure`] without secrets.
-    pub(super) async fn exchange(
-        &self,
-        client: &Client,
-        wire: &dyn Wire,
-        body: String,
-        heard: &mut dyn FnMut(&str),
-    ) -> Result<Piece, Failure> {
-        let Settings { base, key, .. } = &self.settings;
-        let request = client.post(below(base, wire.path())).headers(headers(wire, key.as_ref())).body(body);
-        let exchanged = match self.waits.for_service(request.send()).await {
-            Ok(Ok(response)) => read(response, wire.reader(), &self.waits, heard).await,
-            Ok(Err(error)) => Err(unreachable(error)),
-            Err(silent) => Err(silent),
-        };
-        exchanged.map_err(|failure| failure.sanitized(|text| self.settings.scrub(text)))
-    }
-}
-
-/// Reads a response.
-async fn read(
-    response: Response,
-    mut reader: Box<dyn AnswerReader>,
+/// Sends a request, and reads the answer; `heard` is told each piece of text as it comes.
+///
+/// # Errors
+/// [`Failure`], which may hold secrets.
+pub(super) async fn exchange(
+    request: RequestBuilder,
+    wire: &dyn Wire,
     waits: &Waits,
     heard: &mut dyn FnMut(&str),
 ) -> Result<Piece, Failure> {
+    let response = waits.for_service(request.send()).await?.map_err(unreachable)?;
     let wrong = |why: String| Err(Failure::new(FailureKind::WrongService, &why));
     match response.status().as_u16() {
         200 => {}
@@ -98,9 +50,10 @@ async fn read(
     if let Some(what) = unreadable(&response) {
         return wrong(format!("{what} is no answer"));
     }
-    match read_answer(response, reader.as_mut(), waits, heard).await {
+    let mut draft = Draft::default();
+    match read_answer(response, wire, &mut draft, waits, heard).await {
         // Once it was said why the answer ended, nothing that follows is missed.
-        _ if reader.draft().is_complete() => Ok(reader.end()),
+        _ if draft.is_complete() => Ok(draft.end()),
         Ok(()) => Err(Failure::new(FailureKind::Incomplete, "the stream ended before the answer did")),
         Err(failure) => Err(failure),
     }
@@ -109,16 +62,22 @@ async fn read(
 /// Reads the events of an answer. One that comes in one piece, though a stream was asked for, is one event.
 async fn read_answer(
     mut response: Response,
-    reader: &mut dyn AnswerReader,
+    wire: &dyn Wire,
+    draft: &mut Draft,
     waits: &Waits,
     heard: &mut dyn FnMut(&str),
 ) -> Result<(), Failure> {
+    let mut take = |event: &ServerEvent, draft: &mut Draft| {
+        wire.read(event, draft)?;
+        heard(&std::mem::take(&mut draft.heard));
+        Ok(())
+    };
     let is_whole = content_type(&response).contains("json");
     let most = if is_whole { MAX_WHOLE } else { MAX_STREAM };
     let (mut events, mut whole) = (EventReader::default(), Vec::new());
     let (mut length, mut end) = (0, None);
-    while !reader.draft().is_done {
-        if reader.draft().is_complete() {
+    while !draft.is_done {
+        if draft.is_complete() {
             end.get_or_insert_with(|| Instant::now() + END);
         }
         let next = next_chunk(&mut response, waits);
@@ -137,20 +96,17 @@ async fn read_answer(
             continue;
         }
         for event in events.push(&chunk)? {
-            heard(&reader.event(&event)?);
+            take(&event, draft)?;
         }
     }
     if is_whole {
         let data = String::from_utf8_lossy(&whole).into_owned();
-        heard(&reader.event(&ServerEvent { name: String::new(), data: data.clone() })?);
+        take(&ServerEvent { name: String::new(), data: data.clone() }, draft)?;
         // A body that is no answer says what is wrong.
-        return if reader.draft().is_complete() { Ok(()) } else { Err(Failure::of_event(&json(&data)?)) };
+        return if draft.is_complete() { Ok(()) } else { Err(Failure::of_event(&json(&data)?)) };
     }
     // The last event may be torn. Then the answer is not complete either.
-    if let Some(event) = events.finish() {
-        heard(&reader.event(&event)?);
-    }
-    Ok(())
+    events.finish().map_or(Ok(()), |event| take(&event, draft))
 }
 
 /// Reads what a service says with another status than 200.

@@ -10,6 +10,7 @@
 mod anthropic;
 mod catalog;
 mod client;
+mod draft;
 mod events;
 mod explain;
 mod failure;
@@ -17,12 +18,12 @@ mod http;
 mod ids;
 mod openai;
 mod overload;
-mod pieces;
 mod retry;
 mod settings;
 mod waits;
 mod wire;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,19 +37,22 @@ use teamd_shared::transcript::{Block, Usage};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::prompt::{Part, Prompt};
+use super::prompt::{Part, Prompt, Role, Turn};
 use super::{Answer, ModelError};
+use draft::Piece;
 use explain::{explain, no_answer};
 use failure::Failure;
-use http::Http;
 use overload::Overload;
-use pieces::Pieces;
 use settings::Settings;
-use wire::{Piece, Wire};
+use waits::Waits;
+use wire::Wire;
 
 /// How long all attempts and pauses for one prompt may take together, in however many pieces its answer comes: after
 /// that, no failure is followed by another attempt. An answer that comes has no limit.
 const GIVE_UP: Duration = Duration::from_secs(600);
+
+/// How often one answer may be paused. Each piece costs tokens, so an answer that never ends must be given up.
+const MAX_PAUSES: u32 = 10;
 
 /// What a service needs of its surroundings.
 #[derive(Debug, Clone, Copy)]
@@ -72,7 +76,10 @@ pub(crate) enum Progress<'a> {
 #[derive(Debug)]
 pub(crate) struct Service {
     wire: Box<dyn Wire>,
-    http: Http,
+    settings: Settings,
+    /// Built at the first request: a worker that only waits does not touch its pages.
+    client: Option<Client>,
+    waits: Waits,
     overload: Overload,
     /// What an answer has cost that has not ended, or never will.
     unrecorded: Usage,
@@ -91,18 +98,24 @@ impl Service {
                 Box::new(openai::OpenAi::new(&settings.model, settings.is_default_base))
             }
         };
-        let overload = Overload::new(Arc::clone(access.dir), &settings.service());
-        Ok(Self { wire, http: Http::new(settings), overload, unrecorded: Usage::default() })
+        Ok(Self {
+            wire,
+            client: None,
+            waits: Waits::new(settings.silence),
+            overload: Overload::new(Arc::clone(access.dir), &settings.service()),
+            settings,
+            unrecorded: Usage::default(),
+        })
     }
 
     /// Returns how many tokens a prompt and its answer may have together.
     pub(crate) fn window(&self) -> u64 {
-        self.http.settings.window
+        self.settings.window
     }
 
     /// Returns where the pause of the moment stands, while a prompt is asked.
     pub(crate) fn pauses(&self) -> watch::Receiver<Option<Waiting>> {
-        self.http.waits.subscribe()
+        self.waits.subscribe()
     }
 
     /// Takes out what answers have cost that came to nothing, since it was taken out last.
@@ -110,24 +123,17 @@ impl Service {
         std::mem::take(&mut self.unrecorded)
     }
 
-    /// Asks; `heard` is told each piece of text as it comes. `budget`: how many tokens may be spent, with what
-    /// [`Service::take_unrecorded`] has not taken out, before an answer that is not whole is given up.
+    /// Asks; `began`: when the waiting for this answer began; `heard` is told each piece of text as it comes. `budget`: how
+    /// many tokens may be spent, with what [`Service::take_unrecorded`] has not taken out, before an answer that is not whole
+    /// is given up.
     ///
-    /// A call that fails or is dropped halfway leaves nothing behind but what it cost.
+    /// An answer that the service pauses is sent back as it is, nothing stands behind it, and the model goes on. Elsewhere it
+    /// is one answer, which counts when it has ended. So no message, no crash and no compaction can come between its pieces:
+    /// a worker that dies meanwhile asks anew. A call that fails or is dropped halfway leaves nothing behind but what it cost.
     ///
     /// # Errors
     /// [`ModelError`] if there is no answer to be had, also not by waiting and trying again.
     pub(crate) async fn ask(
-        &mut self,
-        prompt: &Prompt<'_>,
-        budget: Option<u64>,
-        heard: &mut dyn FnMut(Progress<'_>),
-    ) -> Result<Answer, ModelError> {
-        self.ask_since(Instant::now(), prompt, budget, heard).await
-    }
-
-    /// As [`Service::ask`], begun at that time.
-    async fn ask_since(
         &mut self,
         began: Instant,
         prompt: &Prompt<'_>,
@@ -135,22 +141,36 @@ impl Service {
         heard: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Answer, ModelError> {
         let before = self.unrecorded;
-        let mut pieces = Pieces::default();
-        loop {
+        let (mut content, mut usage) = (Vec::new(), Usage::default());
+        let mut turns = Cow::Borrowed(prompt.turns);
+        for pauses in 0..=MAX_PAUSES {
             if budget.is_some_and(|budget| self.unrecorded.billed() >= budget) {
                 return Err(ModelError::Spent);
             }
-            let turns = pieces.turns(prompt.turns);
-            let prompt = Prompt { turns: &turns, ..prompt.clone() };
-            let piece = self.next_piece(&prompt, began, &pieces.text(), heard).await?;
-            self.unrecorded += piece.answer.usage;
-            if let Some(answer) = pieces.add(piece)? {
+            let text: String = content.iter().filter_map(Block::text).collect();
+            let going_on = Prompt { turns: &turns, ..prompt.clone() };
+            let Piece { answer, paused } = self.next_piece(&going_on, began, &text, heard).await?;
+            self.unrecorded += answer.usage;
+            usage += answer.usage;
+            content.extend(answer.content);
+            // With a call in it, it goes on behind the result.
+            if !paused || content.iter().any(|block| matches!(block, Block::ToolUse { .. })) {
+                // For each piece all of the conversation was read again, with the pieces before: only the last count is
+                // its length.
+                let last = answer.usage.input().saturating_add(answer.usage.output_tokens);
+                let length = (pauses > 0).then_some(last);
                 // The answer says what it cost.
                 self.unrecorded = before;
-                return Ok(answer);
+                return Ok(Answer { content, usage, cut: answer.cut, length });
             }
-            tracing::info!("{}: paused its answer ({}); it goes on", self.name(), pieces.times());
+            tracing::info!("{}: paused its answer; it goes on", self.name());
+            if !content.is_empty() {
+                let parts = content.iter().map(Part::from).collect();
+                turns = [prompt.turns, &[Turn { role: Role::Assistant, parts }]].concat().into();
+            }
         }
+        let why = format!("its service has paused this answer {} times, and it has no end", MAX_PAUSES + 1);
+        Err(ModelError::Failed(why))
     }
 
     /// Asks for the next piece of an answer; `began`: when its first was asked for; `before`: the text of those before.
@@ -161,7 +181,11 @@ impl Service {
         before: &str,
         heard: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Piece, ModelError> {
-        let client = self.http.client()?;
+        let client = match self.client.take() {
+            Some(client) => client,
+            None => client::build(&self.settings)?,
+        };
+        let client = self.client.insert(client).clone();
         let mut failed = 0;
         loop {
             self.wait_out_overload(began, failed).await?;
@@ -184,14 +208,14 @@ impl Service {
             }
             failed += 1;
             let Some(wait) = retry::pause(&failure, failed, began.elapsed(), random()) else {
-                return Err(explain(&failure, &self.http.settings, failed));
+                return Err(explain(&failure, &self.settings, failed));
             };
             if failure.is_overload() {
                 self.overload.leave_alone_for(failure.retry_after.unwrap_or(wait));
             }
             let seconds = wait.as_secs_f64();
             tracing::warn!("{}: attempt {failed} failed: {failure}; again in {seconds:.1} s", self.name());
-            self.http.waits.sleep(wait, &failure.brief()).await;
+            self.waits.sleep(wait, &failure.brief()).await;
         }
     }
 
@@ -200,10 +224,10 @@ impl Service {
         while let Some(left) = self.overload.left() {
             let Some(wait) = retry::wait_for(left, began.elapsed(), random()) else {
                 let last = format!("it asks to be left alone for {}", format_duration(left));
-                return Err(no_answer(&self.http.settings, failed, &last));
+                return Err(no_answer(&self.settings, failed, &last));
             };
             tracing::info!("{} is overloaded: waiting {:.1} s", self.name(), wait.as_secs_f64());
-            self.http.waits.sleep(wait, "overloaded; the team leaves it alone").await;
+            self.waits.sleep(wait, "overloaded; the team leaves it alone").await;
         }
         Ok(())
     }
@@ -216,7 +240,11 @@ impl Service {
     ) -> Result<Piece, Failure> {
         let body = self.wire.body(prompt).to_string();
         let asked = body.len();
-        let mut piece = self.http.exchange(client, self.wire.as_ref(), body, heard).await?;
+        let url = client::below(&self.settings.base, self.wire.path());
+        let headers = client::headers(self.wire.as_ref(), self.settings.key.as_ref());
+        let request = client.post(url).headers(headers).body(body);
+        let exchanged = http::exchange(request, self.wire.as_ref(), &self.waits, heard).await;
+        let mut piece = exchanged.map_err(|failure| failure.sanitized(|text| self.settings.scrub(text)))?;
         let answer = &mut piece.answer;
         ids::make_unique(&mut answer.content, prompt.turns);
         if answer.usage == Usage::default() {
@@ -226,7 +254,7 @@ impl Service {
     }
 
     fn name(&self) -> String {
-        format!("{}:{}", self.http.settings.provider.as_str(), self.http.settings.model)
+        format!("{}:{}", self.settings.provider.as_str(), self.settings.model)
     }
 }
 

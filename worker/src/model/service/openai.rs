@@ -1,16 +1,27 @@
-//! The chat completions of OpenAI, as many other servers have them: a prompt becomes a request. Pure.
+//! The chat completions of OpenAI, as many other servers have them: a prompt becomes a request, and chunks become an answer.
+//! Pure.
 //!
 //! Source: the API reference of `POST /chat/completions`. Asked is only what is widely taken: Ollama, vLLM and llama.cpp
 //! know it, too. Their caches need no marks, only the same beginning.
-
-mod stream;
+//!
+//! Each chunk has a `delta` of the message; the last ones tell why it ended (`finish_reason`) and what it cost
+//! (`usage`, with no choice), then comes `[DONE]`. Other servers leave out what they like: the cost, indexes, ids,
+//! `[DONE]`; or send a call whole, or several under one index.
 
 use serde_json::{Map, Value, json};
+use teamd_shared::transcript::Usage;
 
+use super::draft::{Draft, text};
+use super::events::ServerEvent;
 use super::failure::Failure;
 use super::settings::Key;
-use super::wire::{AnswerReader, Wire, name, object};
-use crate::model::prompt::{Part, Prompt, Role, Tool, Turn};
+use super::wire::{Wire, json as parse, name, object};
+use crate::model::prompt::{Part, Prompt, Role, ToolText, Turn};
+
+/// The places of what the model reasoned, of the text, and of the first call.
+const REASONED: u64 = 0;
+const TEXT: u64 = 1;
+const CALLS: u64 = 2;
 
 /// The wire format of one model.
 #[derive(Debug)]
@@ -48,11 +59,11 @@ impl OpenAi {
 
     fn of_assistant(&self, turn: &Turn) -> Value {
         let calls: Vec<_> = turn.parts.iter().filter_map(call).collect();
-        let text = texts(turn, "\n");
+        let said = texts(turn, "\n");
         let mut message = Map::new();
         message.insert("role".to_owned(), json!("assistant"));
         // Null only beside calls, where it is usual.
-        let content = if text.is_empty() && !calls.is_empty() { Value::Null } else { Value::String(text) };
+        let content = if said.is_empty() && !calls.is_empty() { Value::Null } else { Value::String(said) };
         message.insert("content".to_owned(), content);
         if self.reasons {
             let reasoned = |part: &Part| match part {
@@ -96,8 +107,8 @@ impl Wire for OpenAi {
         Value::Object(body)
     }
 
-    fn reader(&self) -> Box<dyn AnswerReader> {
-        Box::<stream::OpenAiReader>::default()
+    fn read(&self, event: &ServerEvent, draft: &mut Draft) -> Result<(), Failure> {
+        read_event(event, draft)
     }
 
     fn adapt(&mut self, failure: &Failure) -> bool {
@@ -117,7 +128,7 @@ impl Wire for OpenAi {
     }
 }
 
-fn tool(tool: &Tool) -> Value {
+fn tool(tool: &ToolText) -> Value {
     let function = json!({ "name": tool.name, "description": tool.description, "parameters": tool.input });
     json!({ "type": "function", "function": function })
 }
@@ -153,6 +164,96 @@ fn texts(turn: &Turn, between: &str) -> String {
         _ => None,
     };
     turn.parts.iter().filter_map(text).collect::<Vec<_>>().join(between)
+}
+
+/// Takes in the next chunk, or an answer that came in one piece.
+fn read_event(event: &ServerEvent, draft: &mut Draft) -> Result<(), Failure> {
+    if event.data.trim() == "[DONE]" {
+        draft.is_done = true;
+        return Ok(());
+    }
+    let chunk = parse(&event.data)?;
+    if !chunk["error"].is_null() || chunk["object"] == "error" || event.name == "error" {
+        return Err(Failure::of_event(&chunk));
+    }
+    count(&chunk["usage"], &mut draft.usage);
+    let choice = &chunk["choices"][0];
+    draft.set_stop(&choice["finish_reason"]);
+    if choice["message"].is_object() && choice["delta"].is_null() {
+        draft.is_done = true;
+        return grow(draft, &choice["message"]);
+    }
+    grow(draft, &choice["delta"])
+}
+
+/// Takes in a delta, or a whole message.
+fn grow(draft: &mut Draft, delta: &Value) -> Result<(), Failure> {
+    for call in delta["tool_calls"].as_array().into_iter().flatten() {
+        grow_call(draft, call)?;
+    }
+    draft.refused |= delta["refusal"].is_string();
+    let reasoned = text(&delta["reasoning_content"]);
+    add(draft, REASONED, json!({ "reasoning_content": reasoned }), reasoned)?;
+    for said in [text(&delta["content"]), text(&delta["refusal"])] {
+        add(draft, TEXT, json!({ "type": "text", "text": said }), said)?;
+    }
+    Ok(())
+}
+
+/// Adds a text, which may be the first one of its block.
+fn add(draft: &mut Draft, place: u64, block: Value, text: &str) -> Result<(), Failure> {
+    match draft.blocks.contains_key(&place) {
+        _ if text.is_empty() => Ok(()),
+        true => draft.grow(place, &block),
+        false => draft.begin(place, block),
+    }
+}
+
+fn grow_call(draft: &mut Draft, delta: &Value) -> Result<(), Failure> {
+    let (index, id, function) = (&delta["index"], text(&delta["id"]), &delta["function"]);
+    let name = text(&function["name"]);
+    // The last one with that index; without an index, the last one at all, unless this names another call.
+    let mut calls = draft.blocks.range(CALLS..).rev().map(|(place, partial)| (*place, &partial.block));
+    let same = calls.find(|(_, call)| index.is_null() || call["index"] == *index);
+    let fits = |(_, call): &(u64, &Value)| match (id.is_empty(), index.is_null()) {
+        (false, _) => call["id"] == id,
+        (true, true) => name.is_empty(),
+        (true, false) => true,
+    };
+    let place = match same.filter(fits) {
+        Some((place, call)) => {
+            if call["name"] == "" {
+                draft.grow(place, &json!({ "name": name }))?;
+            }
+            place
+        }
+        None => {
+            let place = draft.blocks.last_key_value().map_or(CALLS, |(last, _)| (last + 1).max(CALLS));
+            draft.begin(place, json!({ "type": "tool_use", "id": id, "name": name, "index": index }))?;
+            place
+        }
+    };
+    match &function["arguments"] {
+        Value::Null => Ok(()),
+        Value::String(more) => draft.grow(place, &json!({ "partial_json": more })),
+        whole => draft.grow(place, &json!({ "partial_json": whole.to_string() })),
+    }
+}
+
+/// What came from the cache is counted among the prompt here.
+fn count(said: &Value, usage: &mut Usage) {
+    let (Some(prompt), Some(output_tokens)) =
+        (said["prompt_tokens"].as_u64(), said["completion_tokens"].as_u64())
+    else {
+        return;
+    };
+    let cached = said["prompt_tokens_details"]["cached_tokens"].as_u64().unwrap_or_default().min(prompt);
+    *usage = Usage {
+        input_tokens: prompt - cached,
+        output_tokens,
+        cache_read_input_tokens: cached,
+        cache_creation_input_tokens: 0,
+    };
 }
 
 #[cfg(test)]

@@ -2,7 +2,6 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 
 use super::*;
-use crate::model::prompt::{Part, Role, Turn};
 
 /// Serves one answer a connection, whatever is asked.
 fn serve(answers: Vec<String>) -> String {
@@ -66,7 +65,7 @@ fn ask_since(
         Progress::Again => all.push('|'),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let answer = runtime.block_on(service.ask_since(began, &prompt, budget, &mut heard));
+    let answer = runtime.block_on(service.ask(began, &prompt, budget, &mut heard));
     (answer, all)
 }
 
@@ -213,7 +212,7 @@ fn what_pieces_cost_is_known_though_their_answer_fails() {
     let charged = service.take_unrecorded();
     assert_eq!((charged.input_tokens, charged.cache_read_input_tokens, charged.output_tokens), (20, 2000, 6));
     assert!(service.take_unrecorded().is_nothing());
-    let pauses = || vec![piece("pause_turn"); usize::try_from(pieces::MOST).unwrap() + 1];
+    let pauses = || vec![piece("pause_turn"); usize::try_from(MAX_PAUSES).unwrap() + 1];
     let (_scratch, mut service) = pausing(pauses());
     assert!(ask(&mut service).0.unwrap_err().to_string().contains("paused"));
     assert_eq!(service.take_unrecorded().input_tokens, 110, "the last piece was charged, too");
@@ -250,6 +249,19 @@ fn all_pieces_of_an_answer_have_one_deadline() {
     let (_scratch, mut service) = pausing(answers());
     let error = ask_since(&mut service, Instant::now() - GIVE_UP, None).0.unwrap_err();
     assert!(error.to_string().contains("1 attempt failed"), "{error}");
+}
+
+#[test]
+fn a_paused_answer_that_says_nothing_is_asked_for_again_and_calls_end_one() {
+    let body = r#"{"content":[],"stop_reason":"pause_turn"}"#;
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n\r\n";
+    let (_scratch, mut service) = pausing(vec![format!("{head}{body}"), piece("end_turn")]);
+    assert_eq!(ask(&mut service).1, "on ");
+    let call = r#"{"type":"tool_use","id":"1","name":"bash","input":{}}"#;
+    let body = format!(r#"{{"content":[{call}],"stop_reason":"pause_turn"}}"#);
+    let (_scratch, mut service) = pausing(vec![format!("{head}{body}")]);
+    let whole = ask(&mut service).0.unwrap();
+    assert_eq!((whole.content.len(), whole.length), (1, None), "what it cost says its length");
 }
 
 #[test]

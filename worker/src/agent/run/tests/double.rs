@@ -20,7 +20,7 @@ use teamd_shared::name::Name;
 use teamd_shared::position::Position;
 use teamd_shared::request::Status;
 use teamd_shared::team_dir::TeamPath;
-use teamd_shared::transcript::Entry;
+use teamd_shared::transcript::{Entry, Event};
 use tokio::runtime::Runtime;
 
 use super::*;

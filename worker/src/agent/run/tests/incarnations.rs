@@ -7,9 +7,9 @@ use teamd_shared::control::ToWorker;
 use teamd_shared::member::Doing;
 use teamd_shared::message::IdleReason;
 use teamd_shared::team_dir::TeamPath;
+use teamd_shared::transcript::Event;
 
 use super::double::{Begin, Team, UNTIL_GO, alice};
-use super::*;
 
 #[test]
 fn who_is_not_welcomed_leaves_without_a_trace() {

@@ -12,7 +12,7 @@ fn a_piece_of_work_has_a_limit_of_turns_and_the_next_one_its_own() {
     }
     assert_eq!(state.next(NOW), Step::Finish(IdleReason::MaxTurns));
     state.finished(IdleReason::MaxTurns, "");
-    state.taken_in(true, false);
+    state.takes_in(true, false);
     assert_eq!(state.next(NOW), Step::Think);
 }
 
@@ -33,7 +33,7 @@ fn a_piece_of_work_has_a_limit_of_tokens_and_what_came_from_a_cache_does_not_cou
     state.limits.turns = 50;
     assert_eq!(state.next(NOW), Step::Finish(IdleReason::MaxTokens));
     state.finished(IdleReason::MaxTokens, "");
-    state.taken_in(true, false);
+    state.takes_in(true, false);
     assert_eq!(state.next(NOW), Step::Think, "the next piece of work has as much again");
     assert_eq!(state.report(false).usage.cache_read_input_tokens, 1_000_000, "all that was spent is said");
     assert_eq!(state.tokens_left(), Some(1000));
@@ -51,13 +51,13 @@ fn a_piece_of_work_has_a_limit_of_tokens_and_what_came_from_a_cache_does_not_cou
 fn why_work_came_to_nothing_is_said_until_other_work_begins() {
     let mut state = at(At::Turn { results: false });
     let activity = |state: &State| state.report(false).activity;
-    state.failed();
+    state.failed("told".to_owned());
     let Step::Finish(reason) = state.next(NOW) else { panic!() };
     state.finished(reason, "\nthe key was refused (401) (hint: take\nanother one)");
     assert_eq!(activity(&state), "failed: the key was refused (401)");
-    state.taken_in(false, false);
+    state.takes_in(false, false);
     assert_eq!(activity(&state), "failed: the key was refused (401)", "news are no work");
-    state.taken_in(true, false);
+    state.takes_in(true, false);
     assert_eq!(activity(&state), "thinking");
     for (reason, said) in [
         (IdleReason::MaxTokens, "stopped: token limit"),
@@ -85,14 +85,11 @@ fn an_end_by_a_limit_names_it_and_how_to_raise_it() {
 #[test]
 fn what_arrives_when_a_limit_is_reached_begins_the_next_piece_of_work() {
     for (turns, spent) in [(3, 0), (1, 1000)] {
-        let limits = Budget { turns: 3, tokens: Some(1000) };
-        let (at, usage) = (At::Turn { results: true }, Usage::default());
-        let beginning = Beginning { at, turns, spent, limits, usage, mail: Mail::Work, rest: false };
-        let mut state = State::new(beginning, directive(1), NOW);
+        let mut state = state_of(At::Turn { results: true }, turns, spent, Relevance::Work);
         assert!(matches!(state.next(NOW), Step::Finish(_)), "{turns} {spent}");
         state.finished(IdleReason::MaxTurns, "told");
         assert_eq!(state.next(NOW), Step::TakeIn);
-        state.taken_in(true, false);
+        state.takes_in(true, false);
         assert_eq!(state.next(NOW), Step::Think);
     }
 }

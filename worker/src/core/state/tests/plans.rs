@@ -36,7 +36,7 @@ fn a_plan_closes_the_gate_and_is_named_when_no_background_command_runs() {
     let mut state = at(At::Call);
     state.background(true);
     assert!(!state.must_end_background());
-    state.planning(id("p1"));
+    state.planning(plan("p1"));
     assert_eq!((state.gate(), state.next(NOW)), (Gate::Closed, WAIT));
     assert!(state.must_end_background());
     state.background(false);
@@ -48,9 +48,7 @@ fn a_plan_closes_the_gate_and_is_named_when_no_background_command_runs() {
 
 #[test]
 fn a_plan_is_resolved_by_the_word_and_by_what_is_recorded_of_it() {
-    let decided = |status, feedback: &str| {
-        Step::Resolve(PlanOutcome::Decided { status, feedback: feedback.to_owned() })
-    };
+    let decided = |status, feedback: &str| Step::Resolve(Ok((status, feedback.to_owned())));
     for status in [Status::Approved, Status::Rejected, Status::Expired] {
         let mut state = submitted();
         state.directive(judges(2, status), NOW);
@@ -71,14 +69,14 @@ fn a_plan_whose_id_is_taken_gets_another_and_one_that_is_refused_ends() {
     state.submitted();
     state.refused(&id("p1"), "taken".to_owned(), true);
     assert_eq!(state.next(NOW), Step::RenumberPlan);
-    state.planning(id("p2"));
+    state.planning(plan("p2"));
     // Its line was lost: it is written again, but not for ever.
     for _ in 0..=REWRITES {
         assert_eq!(state.next(NOW), Step::SubmitPlan);
         state.submitted();
         state.refused(&id("p2"), "no such line".to_owned(), false);
     }
-    assert_eq!(state.next(NOW), Step::Resolve(PlanOutcome::Refused("no such line".to_owned())));
+    assert_eq!(state.next(NOW), Step::Resolve(Err("no such line".to_owned())));
 }
 
 /// The incarnation before submitted the same plan under its next id, which is approved; the daemon answers for the id that is submitted.
@@ -97,7 +95,7 @@ fn a_plan_that_expired_with_an_earlier_incarnation_is_renumbered_although_it_is_
     for (mut state, told) in [(planning(), "nothing"), (submitted(), "submitted"), (taken(), "taken")] {
         state.directive(judges(2, Status::Expired), NOW);
         assert_eq!(state.next(NOW), Step::RenumberPlan, "{told}");
-        state.planning(id("p2"));
+        state.planning(plan("p2"));
         assert_eq!(state.next(NOW), Step::SubmitPlan);
     }
 }

@@ -8,7 +8,7 @@ use super::*;
 #[derive(Debug, Clone)]
 enum Move {
     Directive(Directive),
-    Mail(Mail),
+    Mail(Relevance),
     Reply(Status),
     Refuse(bool),
     Interrupt,
@@ -33,7 +33,7 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
     );
     let one = prop_oneof![
         4 => directive,
-        2 => prop_oneof![Just(Mail::News), Just(Mail::Work)].prop_map(Move::Mail),
+        2 => prop_oneof![Just(Relevance::News), Just(Relevance::Work)].prop_map(Move::Mail),
         2 => status.prop_map(Move::Reply),
         1 => any::<bool>().prop_map(Move::Refuse),
         1 => Just(Move::Interrupt),
@@ -53,11 +53,11 @@ fn perform(
 ) -> Result<bool, TestCaseError> {
     for _ in 0..200 {
         match state.next(now) {
-            Step::Wait { until } => {
+            Step::Wait(until) => {
                 prop_assert!(until.is_none_or(|until| until > now), "a wait that is over");
                 return Ok(false);
             }
-            Step::TakeIn => state.taken_in(state.mail == Mail::Work, false),
+            Step::TakeIn => state.takes_in(state.arrived.mail == Relevance::Work, false),
             Step::Show { .. } => state.shown(),
             Step::Think => {
                 prop_assert_eq!(*open, 0, "a model call although calls have no result");
@@ -66,14 +66,14 @@ fn perform(
             Step::Call => {
                 prop_assert!(*open > 0);
                 let gated = state.gate() == Gate::Open;
-                if *open == 2 { state.planning(id("p1")) } else { state.calling("bash".to_owned(), gated) }
+                if *open == 2 { state.planning(plan("p1")) } else { state.calling("bash".to_owned(), gated) }
             }
             Step::Skip(_) => {
                 *open = 0;
-                state.skipped();
+                state.skips();
             }
             Step::SubmitPlan => state.submitted(),
-            Step::RenumberPlan => state.planning(id("p2")),
+            Step::RenumberPlan => state.planning(plan("p2")),
             Step::Resolve(_) => {
                 *open -= 1;
                 state.call_ended(*open > 0);
@@ -122,8 +122,8 @@ proptest! {
                 }
                 Move::Interrupt => state.interrupt(),
                 Move::Later(seconds) => now += Duration::from_secs(seconds),
-                Move::ActivityEnds => match state.at {
-                    At::Thinking { .. } if matches!(state.hold(now), Hold::Stop(_)) => state.dropped(),
+                Move::ActivityEnds => match state.work.at {
+                    At::Thinking { .. } if state.hold(now).is_err() => state.dropped(),
                     At::Thinking { .. } => {
                         open = turn % 4;
                         state.answered(open > 0);

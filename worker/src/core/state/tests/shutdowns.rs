@@ -5,10 +5,10 @@ use super::*;
 #[test]
 fn mail_that_came_before_a_shutdown_is_worked_on_and_the_model_asked_with_the_results() {
     let mut state = at(At::Idle);
-    state.mail(Mail::Work, NOW);
+    state.mail(Relevance::Work, NOW);
     state.directive(asks(2), NOW);
     assert_eq!(state.next(NOW), Step::TakeIn);
-    state.taken_in(true, false);
+    state.takes_in(true, false);
     assert_eq!(state.next(NOW), Step::Think);
     state.thinking();
     state.answered(true);
@@ -21,32 +21,32 @@ fn mail_that_came_before_a_shutdown_is_worked_on_and_the_model_asked_with_the_re
     state.answered(false);
     assert_eq!(state.next(NOW), Step::Finish(IdleReason::Available));
     state.finished(IdleReason::Available, "");
-    state.mail(Mail::Work, NOW);
-    assert_eq!(state.next(NOW), approve(ApprovalReason::TurnEnded));
+    state.mail(Relevance::Work, NOW);
+    assert_eq!(state.next(NOW), approve("the turn ended without an answer"));
 }
 
 #[test]
 fn more_mail_than_one_look_finds_is_taken_in_before_the_incarnation_ends() {
     let mut state = at(At::Idle);
-    state.mail(Mail::Work, NOW);
+    state.mail(Relevance::Work, NOW);
     state.directive(asks(2), NOW);
-    state.taken_in(true, true);
-    state.at = At::Idle;
-    state.mail(Mail::Work, NOW);
+    state.takes_in(true, true);
+    state.work.at = At::Idle;
+    state.mail(Relevance::Work, NOW);
     assert_eq!(state.next(NOW), Step::TakeIn);
 }
 
 #[test]
 fn behind_more_news_than_one_look_finds_there_may_be_mail_that_is_taken_in_first() {
-    for (rest, expected) in [(true, Step::TakeIn), (false, approve(ApprovalReason::Idle))] {
+    for (rest, expected) in [(true, Step::TakeIn), (false, approve("idle"))] {
         let mut state = at(At::Idle);
-        state.mail(Mail::News, NOW);
+        state.mail(Relevance::News, NOW);
         state.rest(rest);
         state.directive(asks(2), NOW);
         assert_eq!(state.next(NOW), Step::TakeIn);
-        state.taken_in(false, rest);
+        state.takes_in(false, rest);
         state.rest(false);
-        state.mail(Mail::Work, NOW);
+        state.mail(Relevance::Work, NOW);
         assert_eq!(state.next(NOW), expected);
     }
 }
@@ -59,13 +59,13 @@ fn calls_that_came_with_an_approval_still_run() {
     state.answering(id("s1"), true, AnsweredBy::Model);
     state.recorded(&id("s1"), Status::Approved);
     let Step::Settle(answer) = state.next(NOW) else { panic!("{:?}", state.next(NOW)) };
-    assert_eq!(answer.outcome, Some(AnswerOutcome::Recorded(Status::Approved)));
+    assert_eq!(answer.outcome, Some(Ok(Status::Approved)));
     state.settled(NOW);
     state.call_ended(true);
     state.directive(Directive { release: true, ..directive(3) }, NOW);
     assert_eq!(state.next(NOW), Step::Call);
     state.calling("bash".to_owned(), true);
-    assert_eq!(state.hold(NOW), Hold::Go { until: None });
+    assert_eq!(state.hold(NOW), Ok(None));
     state.call_ended(false);
     assert_eq!(state.next(NOW), Step::Leave(End::Approved));
 }
@@ -78,7 +78,7 @@ fn what_the_runtime_approved_ends_the_answer() {
     state.recorded(&id("s1"), Status::Approved);
     state.settled(NOW);
     assert_eq!(state.next(NOW), skip(Why::Released));
-    state.skipped();
+    state.skips();
     assert_eq!(state.next(NOW), Step::Leave(End::Approved));
 }
 
@@ -114,8 +114,8 @@ fn a_refused_answer_is_given_again_a_little_later_while_the_word_calls_it_pendin
     state.refused(&id("s1"), "no line stands there".to_owned(), false);
     assert!(matches!(state.next(NOW), Step::Settle(_)));
     state.settled(NOW);
-    let Step::Wait { until: Some(later) } = state.next(NOW) else { panic!("{:?}", state.next(NOW)) };
-    assert_eq!(state.next(later), approve(ApprovalReason::Idle));
+    let Step::Wait(Some(later)) = state.next(NOW) else { panic!("{:?}", state.next(NOW)) };
+    assert_eq!(state.next(later), approve("idle"));
     state.directive(directive(3), NOW);
     assert_eq!(state.next(later), WAIT);
 }
@@ -125,8 +125,8 @@ fn an_answer_that_could_not_be_written_is_tried_again_a_little_later() {
     let mut state = at(At::Idle);
     state.directive(asks(2), NOW);
     state.answer_failed(NOW);
-    let Step::Wait { until: Some(later) } = state.next(NOW) else { panic!("{:?}", state.next(NOW)) };
-    assert_eq!(state.next(later), approve(ApprovalReason::Idle));
+    let Step::Wait(Some(later)) = state.next(NOW) else { panic!("{:?}", state.next(NOW)) };
+    assert_eq!(state.next(later), approve("idle"));
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn the_time_to_decide_begins_with_the_first_word_that_tells_the_request() {
     let mut state = at(At::Thinking { results: true });
     state.directive(asks(2), NOW);
     state.directive(asks(5), NOW + WITHIN);
-    assert_eq!(state.hold(NOW + WITHIN), Hold::Stop(Why::Overdue));
+    assert_eq!(state.hold(NOW + WITHIN), Err(Why::Overdue));
     for (decide_within, over) in
         [(-1.0, true), (f64::NAN, true), (1e19, false), (f64::INFINITY, false), (1e300, false)]
     {
@@ -142,8 +142,8 @@ fn the_time_to_decide_begins_with_the_first_word_that_tells_the_request() {
         let mut state = at(At::Thinking { results: true });
         state.directive(Directive { shutdown: Some(shutdown), ..directive(2) }, NOW);
         let held = state.hold(NOW + WITHIN);
-        assert_eq!(held == Hold::Stop(Why::Overdue), over, "{decide_within}");
-        if let Hold::Go { until: Some(until) } = held {
+        assert_eq!(held == Err(Why::Overdue), over, "{decide_within}");
+        if let Ok(Some(until)) = held {
             assert!(std::time::Instant::now().checked_add(until).is_some(), "a clock reaches {until:?}");
         }
     }
@@ -152,13 +152,13 @@ fn the_time_to_decide_begins_with_the_first_word_that_tells_the_request() {
 #[test]
 fn a_worker_with_news_without_a_pause_answers_when_the_time_is_over() {
     let mut state = at(At::Idle);
-    state.mail(Mail::News, NOW);
+    state.mail(Relevance::News, NOW);
     state.directive(asks(2), NOW);
     assert_eq!(state.next(NOW), Step::TakeIn);
     for passed in [Duration::ZERO, WITHIN / 2] {
-        state.taken_in(false, true);
-        state.mail(Mail::News, NOW + passed);
+        state.takes_in(false, true);
+        state.mail(Relevance::News, NOW + passed);
         assert_eq!(state.next(NOW + passed), Step::TakeIn, "after {passed:?}");
     }
-    assert_eq!(state.next(NOW + WITHIN), approve(ApprovalReason::Idle));
+    assert_eq!(state.next(NOW + WITHIN), approve("idle"));
 }

@@ -1,5 +1,5 @@
 use proptest::prelude::*;
-use teamd_shared::transcript::{Block, Cut, Usage};
+use teamd_shared::transcript::{Block, Cut};
 
 use super::*;
 use crate::model::Answer;
@@ -79,15 +79,16 @@ data: {"type":"message_stop"}
 
 fn read(chunks: &[&[u8]]) -> Result<(Answer, String), Failure> {
     let mut events = EventReader::default();
-    let mut reader = Anthropic::new("x", 200_000).reader();
+    let (wire, mut draft) = (Anthropic::new("x", 200_000), Draft::default());
     let mut heard = String::new();
     for chunk in chunks {
         for event in events.push(chunk).unwrap() {
-            heard += &reader.event(&event)?;
+            wire.read(&event, &mut draft)?;
+            heard += &std::mem::take(&mut draft.heard);
         }
     }
-    match reader.draft().is_complete() {
-        true => Ok((reader.end().answer, heard)),
+    match draft.is_complete() {
+        true => Ok((draft.end().answer, heard)),
         false => Err(cut_off()),
     }
 }
@@ -185,9 +186,9 @@ fn how_an_answer_ended_is_told() {
 fn an_answer_that_is_paused_is_told_from_one_that_has_ended() {
     for (reason, paused) in [("pause_turn", true), ("end_turn", false), ("max_tokens", false)] {
         let body = json!({"content": [{"type": "text", "text": "so"}], "stop_reason": reason});
-        let mut reader = Anthropic::new("x", 200_000).reader();
-        reader.event(&whole(&body)).unwrap();
-        let piece = reader.end();
+        let (wire, mut draft) = (Anthropic::new("x", 200_000), Draft::default());
+        wire.read(&whole(&body), &mut draft).unwrap();
+        let piece = draft.end();
         assert_eq!((piece.paused, piece.answer.cut.is_some()), (paused, reason == "max_tokens"));
     }
 }
@@ -233,13 +234,14 @@ fn an_answer_in_one_piece_is_read_as_well() {
     let body = json!({"type": "message", "content": [
         {"type": "text", "text": "hello"}, {"type": "tool_use", "id": "t", "name": "bash", "input": {"command": "x"}}],
         "stop_reason": "tool_use", "usage": {"input_tokens": 3, "output_tokens": 4}});
-    let mut reader = Anthropic::new("x", 200_000).reader();
-    assert_eq!(reader.event(&whole(&body)).unwrap(), "hello");
-    let answer = reader.end().answer;
+    let (wire, mut draft) = (Anthropic::new("x", 200_000), Draft::default());
+    wire.read(&whole(&body), &mut draft).unwrap();
+    assert_eq!(draft.heard, "hello");
+    let answer = draft.end().answer;
     assert_eq!(answer.content[1], call("t", "bash", json!({"command": "x"})));
     assert_eq!(answer.usage.output_tokens, 4);
     let error = json!({"type": "error", "error": {"type": "api_error", "message": "oops"}});
-    assert!(Anthropic::new("x", 200_000).reader().event(&whole(&error)).is_err());
+    assert!(Anthropic::new("x", 200_000).read(&whole(&error), &mut Draft::default()).is_err());
 }
 
 fn turn(role: Role, parts: Vec<Part>) -> Turn {
@@ -254,8 +256,8 @@ fn result(id: &str, content: &str, is_error: bool) -> Part {
     Part::Result { id: id.to_owned(), content: content.to_owned(), is_error }
 }
 
-fn tools() -> Vec<Tool> {
-    let of = |name| Tool {
+fn tools() -> Vec<ToolText> {
+    let of = |name| ToolText {
         name,
         description: "does".to_owned(),
         input: json!({"type": "object", "properties": {}}),
@@ -379,4 +381,27 @@ fn a_stream_that_says_why_it_stopped_is_whole_and_any_other_is_not() {
     assert_eq!(read(&[before.as_bytes()]).unwrap().0, read(&[STREAM.as_bytes()]).unwrap().0);
     let (before, _) = STREAM.split_once("event: message_delta").unwrap();
     assert_eq!(read(&[before.as_bytes()]).unwrap_err(), cut_off());
+}
+
+#[test]
+fn a_tool_of_the_service_without_its_result_or_the_other_way_round_is_left_out() {
+    let used = |id: &str| json!({"type": "server_tool_use", "id": id, "name": "web_search", "input": {}});
+    let found = |id: &str| json!({"type": "web_search_tool_result", "tool_use_id": id, "content": []});
+    let text = || json!({"type": "text", "text": "so"});
+    let ours = || json!({"type": "tool_use", "id": "t", "name": "bash", "input": {}});
+    for (mut content, left) in [
+        (vec![text(), used("a"), found("a"), ours()], vec![text(), used("a"), found("a"), ours()]),
+        (vec![text(), used("a")], vec![text()]),
+        (vec![found("a"), text()], vec![text()]),
+        (vec![found("a"), used("a"), text()], vec![text()]),
+        (vec![used("a"), used("b"), found("b")], vec![used("b"), found("b")]),
+        (
+            vec![used("a"), used("b"), found("b"), found("a")],
+            vec![used("a"), used("b"), found("b"), found("a")],
+        ),
+        (vec![used("a"), used("a"), found("a")], vec![used("a"), found("a")]),
+    ] {
+        pair(&mut content);
+        assert_eq!(content, left);
+    }
 }

@@ -1,5 +1,5 @@
 use proptest::prelude::*;
-use teamd_shared::transcript::{Block, Cut, Usage};
+use teamd_shared::transcript::{Block, Cut};
 
 use super::*;
 use crate::model::Answer;
@@ -35,15 +35,16 @@ data: [DONE]
 
 fn read(chunks: &[&[u8]]) -> Result<(Answer, String), Failure> {
     let mut events = EventReader::default();
-    let mut reader = OpenAi::new("x", true).reader();
+    let (wire, mut draft) = (OpenAi::new("x", true), Draft::default());
     let mut heard = String::new();
     for chunk in chunks {
         for event in events.push(chunk).unwrap() {
-            heard += &reader.event(&event)?;
+            wire.read(&event, &mut draft)?;
+            heard += &std::mem::take(&mut draft.heard);
         }
     }
-    match reader.draft().is_complete() {
-        true => Ok((reader.end().answer, heard)),
+    match draft.is_complete() {
+        true => Ok((draft.end().answer, heard)),
         false => Err(cut_off()),
     }
 }
@@ -192,10 +193,15 @@ fn an_answer_in_one_piece_is_read_as_well() {
     let message = json!({"role": "assistant", "content": "hi", "tool_calls": [
         {"id": "c", "type": "function", "function": {"name": "bash", "arguments": "{}"}}]});
     let body = json!({"choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]});
-    let mut reader = OpenAi::new("x", true).reader();
-    assert_eq!(reader.event(&whole(&body)).unwrap(), "hi");
-    assert_eq!(reader.end().answer.content, [text("hi"), call("c", "bash", json!({}))]);
-    assert!(OpenAi::new("x", true).reader().event(&whole(&json!({"error": "model not found"}))).is_err());
+    let (wire, mut draft) = (OpenAi::new("x", true), Draft::default());
+    wire.read(&whole(&body), &mut draft).unwrap();
+    assert_eq!(draft.heard, "hi");
+    assert_eq!(draft.end().answer.content, [text("hi"), call("c", "bash", json!({}))]);
+    assert!(
+        OpenAi::new("x", true)
+            .read(&whole(&json!({"error": "model not found"})), &mut Draft::default())
+            .is_err()
+    );
 }
 
 fn turns() -> Vec<Turn> {
@@ -227,7 +233,7 @@ fn turns() -> Vec<Turn> {
 #[test]
 fn a_prompt_becomes_a_request() {
     let schema = json!({"type": "object", "properties": {}});
-    let tools = [Tool { name: "bash", description: "does".to_owned(), input: schema.clone() }];
+    let tools = [ToolText { name: "bash", description: "does".to_owned(), input: schema.clone() }];
     let turns = turns();
     let prompt = Prompt { system: "you are alice", tools: &tools, turns: &turns, max_output: None };
     assert_eq!(

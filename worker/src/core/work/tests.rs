@@ -48,17 +48,37 @@ fn left() -> Event {
     Event::Left { reason: "SIGTERM".to_owned(), incarnation: 1, by_signal: false }
 }
 
-fn replayed(events: &[Event]) -> ReplayedState {
-    let entry = |(at, event): (usize, &Event)| Entry {
-        at: 0.0,
-        inbox: Position { offset: at as u64, tail: 0 },
-        pending_notices: Vec::new(),
-        event: event.clone(),
-    };
-    ReplayedState::of(&Name::new("alice").unwrap(), &events.iter().enumerate().map(entry).collect::<Vec<_>>())
+fn entry((at, event): (usize, &Event)) -> Entry {
+    let inbox = Position { offset: at as u64, tail: 0 };
+    Entry { at: 0.0, inbox, pending_notices: Vec::new(), event: event.clone() }
 }
 
-fn names(replayed: &ReplayedState) -> Vec<&str> {
+fn replayed_of(owner: Name, events: &[Event]) -> Work {
+    let mut work = Work::new(owner);
+    events.iter().enumerate().for_each(|it| work.replay(&entry(it)));
+    work
+}
+
+fn replayed(events: &[Event]) -> Work {
+    replayed_of(Name::new("alice").unwrap(), events)
+}
+
+/// Follows the results that calls get because their incarnation ended; returns them.
+fn interrupted(work: &mut Work) -> Vec<(String, String)> {
+    let results = work.interrupted();
+    results.iter().for_each(|result| work.follow(result));
+    let told = |result| match result {
+        Event::Result { tool_use_id, content, .. } => (tool_use_id, content),
+        other => panic!("{other:?}"),
+    };
+    results.into_iter().map(told).collect()
+}
+
+fn is_idle(notice: &PendingNotice) -> bool {
+    matches!(notice.body, Body::IdleNotification { .. })
+}
+
+fn names(replayed: &Work) -> Vec<&str> {
     replayed.calls.iter().map(|call| call.name.as_str()).collect()
 }
 
@@ -111,7 +131,7 @@ fn what_an_answer_cost_that_did_not_come_counts_and_the_work_stands_as_before() 
 #[test]
 fn a_command_that_may_have_run_is_answered_and_not_run_again() {
     let mut after = replayed(&[begins(Some("go")), answer(&["bash", "write_file", "send_message"])]);
-    let texts: Vec<_> = after.interrupted().into_iter().map(|it| (it.tool_use_id, it.content)).collect();
+    let texts = interrupted(&mut after);
     assert_eq!(texts.len(), 2);
     assert!(texts[0].0 == "0" && texts[0].1.contains("may have run"), "{texts:?}");
     assert!(texts[1].0 == "1" && texts[1].1.starts_with("not run"), "{texts:?}");
@@ -122,7 +142,7 @@ fn a_command_that_may_have_run_is_answered_and_not_run_again() {
 fn what_sends_is_repeated_and_what_stands_behind_it_follows() {
     for tool in ["send_message", "plan_approval", "shutdown_response"] {
         let mut after = replayed(&[begins(Some("go")), answer(&[tool, "bash"])]);
-        assert!(after.interrupted().is_empty());
+        assert!(interrupted(&mut after).is_empty());
         assert_eq!((names(&after), &after.at), (vec![tool, "bash"], &At::Call));
     }
 }
@@ -130,74 +150,73 @@ fn what_sends_is_repeated_and_what_stands_behind_it_follows() {
 #[test]
 fn without_open_calls_the_model_is_asked_with_the_results() {
     let mut after = replayed(&[begins(Some("go")), answer(&["bash"])]);
-    assert_eq!(after.interrupted().len(), 1);
+    assert_eq!(interrupted(&mut after).len(), 1);
     assert_eq!(after.at, At::Turn { results: true });
     let mut before = replayed(&[begins(Some("go"))]);
-    assert!(before.interrupted().is_empty());
+    assert!(interrupted(&mut before).is_empty());
     assert_eq!(before.at, At::Turn { results: false });
 }
 
 #[test]
 fn a_notice_is_pending_as_long_as_the_entries_that_follow_say_so() {
-    let mut replayed = replayed(&[begins(None), idle()]);
-    let pending_notices = [replayed.pending_notices[0].id()];
-    replayed.follow(&messages(&["message"]), &pending_notices);
-    replayed.follow(&next_incarnation(), &pending_notices);
-    assert!(matches!(replayed.pending_notices[..], [PendingNotice::Idle { .. }]));
-    replayed.follow(&messages(&["message"]), &[]);
-    assert!(replayed.pending_notices.is_empty());
+    let mut work = replayed(&[begins(None), idle()]);
+    let pending_notices = work.pending_notices();
+    for event in [messages(&["message"]), next_incarnation()] {
+        work.replay(&Entry { pending_notices: pending_notices.clone(), ..entry((0, &event)) });
+    }
+    assert!(work.notices.len() == 1 && is_idle(&work.notices[0]) && work.notices[0].repeated);
+    work.replay(&entry((0, &messages(&["message"]))));
+    assert!(work.notices.is_empty());
 }
 
 #[test]
 fn a_notice_is_pending_only_while_no_entry_followed_its_own() {
     let rejected =
         Event::Rejected { offset: 4, reason: "not JSON".to_owned(), message_id: Uuid::from_u128(7) };
-    assert!(matches!(
-        replayed(&[begins(None), idle()]).pending_notices.last(),
-        Some(PendingNotice::Idle { .. })
-    ));
-    assert!(matches!(
-        replayed(&[begins(None), idle(), next_incarnation()]).pending_notices.last(),
-        Some(PendingNotice::Idle { .. })
-    ));
-    assert!(matches!(
-        replayed(&[begins(None), rejected.clone()]).pending_notices.last(),
-        Some(PendingNotice::Rejected { offset: 4, .. })
-    ));
+    let last = |events: &[Event]| replayed(events).notices.pop_back();
+    assert!(last(&[begins(None), idle()]).is_some_and(|it| is_idle(&it)));
+    assert!(last(&[begins(None), idle(), next_incarnation()]).is_some_and(|it| is_idle(&it)));
+    let told = last(&[begins(None), rejected.clone()]).unwrap().content;
+    for part in ["inbox/alice.jsonl", "offset 4", "not JSON"] {
+        assert!(told.contains(part), "{told}");
+    }
     for follower in [messages(&["message"]), rejected, left()] {
-        assert!(!matches!(
-            replayed(&[begins(None), idle(), follower]).pending_notices.last(),
-            Some(PendingNotice::Idle { .. })
-        ));
+        assert!(!last(&[begins(None), idle(), follower]).is_some_and(|it| is_idle(&it)));
     }
 }
 
 #[test]
-fn cursor_and_ids_are_those_of_what_was_taken_in() {
+fn why_work_came_to_nothing_is_known_after_a_crash_until_other_work_begins() {
+    let failed = Event::Idle {
+        idle_reason: IdleReason::Failed,
+        content: "no key".to_owned(),
+        message_id: Uuid::from_u128(9),
+    };
+    let is_well =
+        |more: &[Event]| replayed(&[&[begins(Some("go")), failed.clone()], more].concat()).trouble.is_empty();
+    assert!(!is_well(&[]) && !is_well(&[next_incarnation()]));
+    assert!(is_well(&[messages(&["message"])]) && is_well(&[left(), next_incarnation()]));
+}
+
+#[test]
+fn the_cursor_is_that_of_the_last_entry() {
     let after = replayed(&[begins(None), messages(&["message", "broadcast"]), next_incarnation()]);
     assert_eq!(after.cursor.offset, 2);
-    assert_eq!(after.seen, [Uuid::from_u128(0), Uuid::from_u128(1)]);
     assert_eq!(replayed(&[]).cursor, Position::START);
 }
 
 #[test]
 fn what_wakes_the_lead_agent_is_work_that_it_goes_on_with() {
     let line = |kind: &str| serde_json::json!({"type": kind, "from": "bob", "content": "x", "name": "bob"});
-    let of = |owner: Name, kind: &str| {
-        let event = Event::Messages { messages: vec![line(kind)] };
-        ReplayedState::of(
-            &owner,
-            &[Entry { at: 1.0, inbox: Position::START, pending_notices: Vec::new(), event }],
-        )
-        .at
-    };
+    let of =
+        |owner: Name, kind: &str| replayed_of(owner, &[Event::Messages { messages: vec![line(kind)] }]).at;
     assert_eq!(of(Name::lead(), "idle_notification"), At::Turn { results: false });
     assert_eq!(of(Name::lead(), "teammate_terminated"), At::Idle);
 }
 
 #[test]
 fn the_lead_agent_asks_again_what_the_daemon_takes_for_the_same() {
-    let interrupted = |tool: &str| {
+    let results_of = |tool: &str| {
         let calls = vec![Block::ToolUse {
             id: "c1".to_owned(),
             name: tool.to_owned(),
@@ -206,12 +225,7 @@ fn the_lead_agent_asks_again_what_the_daemon_takes_for_the_same() {
             request_id: None,
         }];
         let event = Event::Answer { content: calls, usage: Usage::default(), cut: None, length: None };
-        ReplayedState::of(
-            &Name::lead(),
-            &[Entry { at: 1.0, inbox: Position::START, pending_notices: Vec::new(), event }],
-        )
-        .interrupted()
-        .len()
+        interrupted(&mut replayed_of(Name::lead(), &[event])).len()
     };
     for (tool, results) in [
         ("spawn_teammate", 1),
@@ -220,6 +234,6 @@ fn the_lead_agent_asks_again_what_the_daemon_takes_for_the_same() {
         ("shutdown_request", 1),
         ("plan_approval", 0),
     ] {
-        assert_eq!(interrupted(tool), results, "{tool}");
+        assert_eq!(results_of(tool), results, "{tool}");
     }
 }

@@ -1,0 +1,145 @@
+//! How a session begins: it follows its transcript, opens its inbox where that says, and records that it begins.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use teamd_shared::control::Welcome;
+use teamd_shared::id::Ids;
+use teamd_shared::inbox::Durability;
+use teamd_shared::message::Message;
+use teamd_shared::settings::{DEFAULT_TURNS, Settings};
+use teamd_shared::team_dir::TeamDir;
+use teamd_shared::transcript::Event;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::agent::connection::{Identity, Link};
+use crate::agent::dispatcher::Dispatcher;
+use crate::agent::live::Live;
+use crate::agent::mailbox::{Mailbox, Waking};
+use crate::agent::outbox::Outbox;
+use crate::agent::session::Session;
+use crate::agent::transcript::{Transcript, TranscriptError};
+use crate::core::plan::Submission;
+use crate::core::state::{Budget, State};
+use crate::core::work::Work;
+use crate::model::Model;
+use crate::tools::spawn_teammate::Spawner;
+use crate::tools::{Action, Call, Caller, Tools};
+
+/// What a session is made of.
+pub(crate) struct Parts<T> {
+    /// The team directory.
+    pub(crate) dir: Arc<TeamDir>,
+    /// The member and its incarnation.
+    pub(crate) identity: Identity,
+    /// Its transcript, locked.
+    pub(crate) transcript: Transcript,
+    /// What ends it.
+    pub(crate) terminate: Arc<Notify>,
+    /// The tools that work on the machine.
+    pub(crate) toolbox: T,
+    /// What answers.
+    pub(crate) model: Model,
+    /// The connection to the daemon.
+    pub(crate) link: Link,
+    /// Where new ids come from.
+    pub(crate) ids: Box<dyn Ids>,
+}
+
+impl<T: Tools> Session<T> {
+    /// Goes on where the transcript says that the conversation stands, or begins it.
+    pub(crate) fn begin(parts: Parts<T>, settings: &Settings, welcome: Welcome) -> anyhow::Result<Self> {
+        let Parts { dir, identity, mut transcript, terminate, toolbox, mut model, link, ids } = parts;
+        let Identity { name, incarnation } = identity;
+        transcript.set_durable(settings.durability == Durability::Disk);
+        let (mut work, mut seen, mut is_empty) = (Work::new(name.clone()), Vec::new(), true);
+        if welcome.conversation != incarnation {
+            transcript.each_entry(welcome.conversation, |entry| {
+                is_empty = false;
+                if let Event::Messages { messages } = &entry.event {
+                    let read = messages.iter().filter_map(|it| Message::from_json(it.clone()).ok());
+                    seen.extend(read.filter_map(|message| message.id));
+                }
+                model.observe(&entry.event);
+                work.replay(&entry);
+            })?;
+        }
+        if is_empty {
+            work.cursor = welcome.begins_at;
+        }
+        let waking = match (welcome.watch, settings.poll) {
+            (_, true) => Waking::Poll,
+            (true, false) => Waking::Events,
+            (false, false) => Waking::Ring,
+        };
+        let mailbox = Mailbox::open(Arc::clone(&dir), &name, work.cursor, seen, waking)?;
+        let limits = Budget {
+            turns: welcome.terms.limits.max_turns.unwrap_or(DEFAULT_TURNS),
+            tokens: welcome.terms.limits.max_tokens,
+        };
+        let directive = welcome.directive.clone();
+        let began = Instant::now();
+        let dispatcher = Dispatcher {
+            state: State::new(work, limits, mailbox.arrived(), directive, began.elapsed()),
+            link,
+            mailbox,
+            toolbox,
+            terminate,
+            pauses: model.pauses(),
+            began,
+            work_began: Duration::ZERO,
+            tick: began,
+        };
+        let mut session = Self {
+            dispatcher,
+            model,
+            live: Live::new(Arc::clone(&dir), &name),
+            transcript,
+            outbox: Outbox::new(dir, name.clone(), settings.durability),
+            ids,
+            caller: Caller::of(&name),
+            spawner: Spawner { environment: welcome.environment.clone(), terms: welcome.terms.clone() },
+            incarnation,
+            approval: None,
+        };
+        session.record_beginning(&welcome, is_empty)?;
+        Ok(session)
+    }
+
+    /// Writes the entry of this incarnation, and the results of calls that the incarnation before did not end.
+    fn record_beginning(&mut self, welcome: &Welcome, is_empty: bool) -> Result<(), TranscriptError> {
+        let (incarnation, conversation) = (self.incarnation, welcome.conversation);
+        if is_empty {
+            // Also for an earlier incarnation that ended before it could: a conversation begins with the entry of its first
+            // incarnation.
+            let prompt = welcome.prompt.clone();
+            self.record(Event::Incarnation { incarnation: conversation, conversation, prompt })?;
+        }
+        if !is_empty || conversation != incarnation {
+            self.record(Event::Incarnation { incarnation, conversation, prompt: None })?;
+        }
+        // Before a result follows: a notice of the last entry is pending after the next entry only if that one lists it.
+        self.flush_notices();
+        self.clear_up();
+        for result in self.dispatcher.state.work.interrupted() {
+            self.record(result)?;
+        }
+        let call = self.dispatcher.state.work.calls.front();
+        let pending = welcome.directive.plan.as_ref();
+        if let Some(plan) = call.and_then(|call| Submission::resumed(self.caller, call, pending)) {
+            self.dispatcher.state.planning(plan);
+        }
+        Ok(())
+    }
+
+    /// Removes what the call that was broken off has left half done. Before it has a result: after a kill here the next
+    /// incarnation does it again.
+    fn clear_up(&self) {
+        let call = self.dispatcher.state.work.calls.front();
+        let call = call.map(|call| self.caller.parse(&call.name, &call.input));
+        if let Some(Ok(Call { action: Action::Local(action), .. })) = call {
+            self.dispatcher.toolbox.clear_up(&action);
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! Where the work of a member stands, pure: the fold of its transcript. A live worker follows each entry that it writes, and
+//! one that begins follows those that it finds, so both stand where the same entries lead.
+//!
+//! The answer of the model is in the transcript before its first call runs, and each result before the next call
+//! begins. So of the calls without a result only the first can have begun when the earlier incarnation ended. It is not
+//! run again: what it did is not known. But what sends a message is repeated under the ids that the answer holds (and
+//! what the daemon takes for the same a second time, too), and then the calls behind it, which never began, simply follow.
+
+use std::collections::VecDeque;
+
+use serde_json::Value;
+use teamd_shared::id::RequestId;
+use teamd_shared::message::{Body, IdleReason, Message, summary_of};
+use teamd_shared::name::Name;
+use teamd_shared::position::Position;
+use teamd_shared::team_dir::TeamPath;
+use teamd_shared::transcript::{Block, Cut, Entry, Event, Usage, text_of};
+use uuid::Uuid;
+
+use crate::core::state::{At, trouble};
+use crate::tools::{AfterCrash, Caller};
+
+/// A call that the model asked for.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct ToolUse {
+    /// Its id, unique in the transcript.
+    pub(crate) id: String,
+    /// The tool.
+    pub(crate) name: String,
+    /// Its input.
+    pub(crate) input: Value,
+    /// The id of the message that it sends, if it sends one.
+    pub(crate) message_id: Option<Uuid>,
+    /// The id of the request that it asks, if it asks one.
+    pub(crate) request_id: Option<RequestId>,
+    /// Whether an earlier incarnation may have begun it.
+    pub(crate) repeated: bool,
+}
+
+/// Where the work stands.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Work {
+    /// Whose work it is.
+    owner: Name,
+    /// Where it stands.
+    pub(crate) at: At,
+    /// Model calls of this piece of work.
+    pub(crate) turns: u32,
+    /// What they cost, as a budget counts it.
+    pub(crate) spent: u64,
+    /// What the conversation has cost so far.
+    pub(crate) usage: Usage,
+    /// The calls of the last answer that have no result, in order; the first one is next, or runs.
+    pub(crate) calls: VecDeque<ToolUse>,
+    /// What the lead is told when the work ends: the final answer, or the error.
+    pub(crate) closing: String,
+    /// Why the last piece of work came to nothing, in a few words; empty if it did not, or another one has begun.
+    pub(crate) trouble: String,
+    /// How far the inbox is taken in.
+    pub(crate) cursor: Position,
+    /// The notices that follow from entries and that the lead does not have yet, oldest first. The lead agent sends none.
+    pub(crate) notices: VecDeque<PendingNotice>,
+}
+
+/// A notice to the lead.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct PendingNotice {
+    /// Its id.
+    pub(crate) id: Uuid,
+    /// What it is.
+    pub(crate) body: Body,
+    /// All that it says.
+    pub(crate) content: String,
+    /// Whether it may have been written already.
+    pub(crate) repeated: bool,
+}
+
+impl Work {
+    /// Begins without any work.
+    pub(crate) fn new(owner: Name) -> Self {
+        Self {
+            owner,
+            at: At::Idle,
+            turns: 0,
+            spent: 0,
+            usage: Usage::default(),
+            calls: VecDeque::new(),
+            closing: String::new(),
+            trouble: String::new(),
+            cursor: Position::START,
+            notices: VecDeque::new(),
+        }
+    }
+
+    /// Follows an entry of an earlier incarnation. A notice that it does not list any more was written before it; but an
+    /// incarnation begins with the pending notices of the one before.
+    pub(crate) fn replay(&mut self, entry: &Entry) {
+        if !matches!(entry.event, Event::Incarnation { .. }) {
+            self.notices.retain(|notice| entry.pending_notices.contains(&notice.id));
+        }
+        self.cursor = entry.inbox;
+        self.follow(&entry.event);
+        self.notices.iter_mut().for_each(|notice| notice.repeated = true);
+    }
+
+    /// Follows one more entry.
+    pub(crate) fn follow(&mut self, event: &Event) {
+        match event {
+            Event::Incarnation { prompt: Some(_), .. } => self.begin(),
+            Event::Messages { messages } if messages.iter().any(|message| self.is_work(message)) => {
+                self.begin();
+            }
+            Event::Answer { content, usage, cut, .. } => {
+                self.count(*usage);
+                self.turns += 1;
+                self.closing = closing(content, *cut);
+                self.calls = calls_of(content);
+                self.at = if self.calls.is_empty() { At::Done(IdleReason::Available) } else { At::Call };
+            }
+            Event::Compacted { usage, .. } | Event::Charged { usage } => self.count(*usage),
+            Event::Result { tool_use_id, .. } => {
+                self.calls.retain(|call| call.id != *tool_use_id);
+                self.at = if self.calls.is_empty() { At::Turn { results: true } } else { At::Call };
+            }
+            Event::Idle { idle_reason, content, message_id } => {
+                self.at = At::Idle;
+                self.trouble = trouble(*idle_reason, content);
+                let (idle_reason, summary) = (*idle_reason, summary_of(content));
+                self.notify(*message_id, Body::IdleNotification { idle_reason, summary }, content.clone());
+            }
+            Event::Rejected { offset, reason, message_id } => {
+                let inbox = TeamPath::inbox(&self.owner);
+                let content = format!("a line of {inbox} (at offset {offset}) is no message: {reason}");
+                self.notify(*message_id, Body::Message, content);
+            }
+            // An incarnation that left by its own doing gave its work up; only a crash is gone on from.
+            Event::Left { .. } => {
+                self.calls.clear();
+                self.trouble.clear();
+                self.at = At::Idle;
+            }
+            Event::Incarnation { .. }
+            | Event::Messages { .. }
+            | Event::Restarted { .. }
+            | Event::Asked { .. } => {}
+        }
+    }
+
+    /// Returns the ids of the notices that the lead does not have yet.
+    pub(crate) fn pending_notices(&self) -> Vec<Uuid> {
+        self.notices.iter().map(|notice| notice.id).collect()
+    }
+
+    /// A piece of work begins, unless this belongs to the one that is done.
+    fn begin(&mut self) {
+        if self.at == At::Idle {
+            self.at = At::Turn { results: false };
+            (self.turns, self.spent) = (0, 0);
+            self.trouble.clear();
+        }
+    }
+
+    fn is_work(&self, message: &Value) -> bool {
+        Message::from_json(message.clone()).is_ok_and(|message| message.starts_a_turn(&self.owner))
+    }
+
+    fn count(&mut self, usage: Usage) {
+        self.usage += usage;
+        self.spent = self.spent.saturating_add(usage.billed());
+    }
+
+    fn notify(&mut self, id: Uuid, body: Body, content: String) {
+        if self.owner != Name::lead() {
+            self.notices.push_back(PendingNotice { id, body, content, repeated: false });
+        }
+    }
+
+    /// Returns the results of the calls that are not run in this incarnation; marks the one that is made again.
+    pub(crate) fn interrupted(&mut self) -> Vec<Event> {
+        let caller = Caller::of(&self.owner);
+        let runs_again = |call: &ToolUse| caller.after_crash(&call.name) != AfterCrash::Interrupted;
+        if let Some(first) = self.calls.front_mut().filter(|first| runs_again(first)) {
+            first.repeated = true;
+            return Vec::new();
+        }
+        let not_begun = std::iter::repeat("not run: the worker was restarted before it");
+        let texts = std::iter::once(caller.may_have_run()).chain(not_begun);
+        let lost = self.calls.iter().filter(|call| !runs_again(call)).zip(texts);
+        lost.map(|(call, content)| Event::Result {
+            tool_use_id: call.id.clone(),
+            content: content.to_owned(),
+            is_error: true,
+        })
+        .collect()
+    }
+}
+
+/// What the lead is told of an answer that ends the work.
+fn closing(content: &[Block], cut: Option<Cut>) -> String {
+    let text = text_of(content);
+    let why = match cut {
+        Some(Cut::Length) => "[the answer ends here: it reached the limit of one answer]",
+        Some(Cut::Refusal) => "[the model refused to go on]",
+        None if text.trim().is_empty() => "[the model gave an empty answer]",
+        None => return text,
+    };
+    if text.trim().is_empty() { why.to_owned() } else { format!("{text}\n{why}") }
+}
+
+/// Returns the calls of an answer, in order.
+fn calls_of(content: &[Block]) -> VecDeque<ToolUse> {
+    let call = |block: &Block| match block.clone() {
+        Block::ToolUse { id, name, input, message_id, request_id } => {
+            Some(ToolUse { id, name, input, message_id, request_id, repeated: false })
+        }
+        Block::Text { .. } | Block::Opaque { .. } => None,
+    };
+    content.iter().filter_map(call).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -22,7 +22,7 @@ use crate::client::{Client, is_locked, not_running, unexpected};
 use crate::ctl::commands::send::{delivery, ended_meanwhile, runs, unsure};
 use crate::ctl::commands::spawn;
 use crate::ctl::context::Context;
-use crate::ctl::waiting::{One, Waiting};
+use crate::ctl::waiting::Waiting;
 use crate::ctl::{escape, roster};
 use crate::error::CommandError;
 use crate::exit_code::ExitCode;
@@ -224,19 +224,13 @@ async fn shut_down(context: &Context, dir: &TeamDir, name: &Name) -> Result<(), 
         wait: true,
     };
     let timeout = Some(context.settings.shutdown_timeout);
-    let hint = format!("`teamctl status {name}` shows what it does");
     match (Waiting { dir, out: &context.out, timeout }).one(Command::Shutdown(order)).await? {
-        One::Done(Done::Ended { .. }) => Ok(()),
-        One::Done(Done::Rejected { reason, .. }) => Err(CommandError::new(ExitCode::Rejected, reason)),
-        One::Done(other) => Err(unexpected(&other)),
-        One::Refused(refusal) => Err(refusal.into()),
-        One::TimedOut => {
-            Err(CommandError::new(ExitCode::TimedOut, format!("{name} has not shut down yet")).hint(hint))
+        Ok(Ok(Done::Ended { .. })) => Ok(()),
+        Ok(Ok(Done::Rejected { reason, .. })) => Err(CommandError::new(ExitCode::Rejected, reason)),
+        Ok(answer) => Err(unexpected(&answer?)),
+        Err(early) => {
+            let hint = format!("`teamctl status {name}` shows what it does");
+            Err(early.error(name, format!("{name} has not shut down yet"), hint))
         }
-        One::Interrupted => Err(CommandError::new(
-            ExitCode::Interrupted,
-            format!("interrupted: no longer waiting for {name}"),
-        )
-        .hint(hint)),
     }
 }

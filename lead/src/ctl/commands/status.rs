@@ -15,8 +15,9 @@ use teamd_shared::transcript::Usage;
 
 use crate::ctl::args::StatusArgs;
 use crate::ctl::context::Context;
+use crate::ctl::processes::Processes;
 use crate::ctl::render::{BAD, BOLD, DIM, exit, status_style};
-use crate::ctl::resources::{Processes, Resources};
+use crate::ctl::resources::Resources;
 use crate::ctl::table::{Cell, Table, cut};
 use crate::ctl::{clock, roster, tokens};
 use crate::error::CommandResult;
@@ -63,7 +64,7 @@ pub(in crate::ctl) fn run(context: &Context, args: &StatusArgs) -> CommandResult
         // One odd inbox must not hide the others.
         unread: roster::unread(&dir, member).ok(),
         unnoticed: !has_daemon && roster::is_gone(&roster, member),
-        resources: processes.as_ref().and_then(|it| it.of(&roster, member, args.name.is_some())),
+        resources: processes.as_ref().and_then(|it| Resources::of(it, &roster, member, args.name.is_some())),
     };
     let rows: Vec<Row<'_>> = shown.into_iter().map(row).collect();
     if context.out.is_json() {

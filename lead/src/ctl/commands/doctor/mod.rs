@@ -10,7 +10,6 @@ mod fix;
 mod leftovers;
 mod machine;
 mod orphans;
-mod processes;
 mod sandbox;
 mod seen;
 mod start;
@@ -73,7 +72,7 @@ pub(in crate::ctl) fn run(context: &Context, args: &Doctor, take_lock: TakeLock)
     let opened = context.dir().map(Arc::new);
     let confined = sandbox::look(opened.as_deref().ok());
     let mut findings = confined.findings();
-    findings.extend(machine::look(&processes::list(), context.settings.cgroup));
+    findings.extend(machine::look(context.settings.cgroup));
     findings.extend(finding::run("register", |check| register(check, &context.register)));
     let mut fixed = Fixed::default();
     match &opened {

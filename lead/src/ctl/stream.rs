@@ -45,14 +45,13 @@ impl Stream {
         range: &Range,
         missing: Option<CommandError>,
     ) -> CommandResult {
-        let (out, path) = (&context.out, dir.path(&self.at));
+        let out = &context.out;
         // Watched first, then read: what is written in between is seen.
-        let folder = path.parent().unwrap_or(dir.root());
-        let mut wake = range.follow.then(|| Wake::new(folder, context.settings.poll));
+        let mut wake = range.follow.then(|| Wake::new(dir, &self.at, context.settings.poll));
         let mut tail = Tail::new(dir, self.at.clone());
         match (tail.begin(range.last, self.counts())?, missing) {
             (false, _) if range.follow => {
-                out.note(format_args!("waiting for {} to appear", path.display()));
+                out.note(format_args!("waiting for {} to appear", dir.path(&self.at).display()));
             }
             (false, Some(missing)) => return Err(missing),
             _ => {}
@@ -74,7 +73,7 @@ impl Stream {
                 records.extend(lines.iter().map(|line| (self.json)(line)));
             }
             match &mut wake {
-                Some(wake) if end => wake.changed(self.at.file_name()).await,
+                Some(wake) if end => wake.changed().await,
                 None if end => break,
                 _ => {}
             }

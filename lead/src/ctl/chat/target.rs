@@ -5,7 +5,6 @@ use std::time::Duration;
 use teamd_shared::clock;
 use teamd_shared::config::RosterMember;
 use teamd_shared::control::{Command, Done, ShutdownOrder, SpawnOrder};
-use teamd_shared::delivery::Delivery;
 use teamd_shared::environment::Environment;
 use teamd_shared::id::{Ids, RandomIds};
 use teamd_shared::inbox::append;
@@ -19,7 +18,7 @@ use uuid::Uuid;
 
 use super::compare_settings::{self, Comparison};
 use crate::client::{Client, is_locked, not_running, unexpected};
-use crate::ctl::commands::send::{delivery, ended_meanwhile, runs, unsure};
+use crate::ctl::commands::send::{delivery, undelivered};
 use crate::ctl::commands::spawn;
 use crate::ctl::context::Context;
 use crate::ctl::waiting::Waiting;
@@ -76,7 +75,7 @@ impl ChatTarget {
         let roster = roster::load(dir)?;
         let member = match (roster.member(&self.name), &self.start) {
             (None, None) => return Err(roster::unknown(&self.name)),
-            (member, _) => member.filter(|member| runs(&roster, member)),
+            (member, _) => member.filter(|member| roster::runs(&roster, member)),
         };
         Ok(member.cloned())
     }
@@ -141,11 +140,7 @@ impl ChatTarget {
         let message =
             Message::new(id, USER, self.name.as_str(), clock::wall(), Body::Message).with_content(text);
         let at = append(dir, &self.name, &message, context.settings.durability)?;
-        match delivery(dir, to, at) {
-            Delivery::Sent => Ok(id),
-            Delivery::Waits => Err(ended_meanwhile(&self.name)),
-            Delivery::Unknown(doubt) => Err(unsure(&self.name, id, &doubt)),
-        }
+        undelivered(&self.name, id, &delivery(dir, to, at)).map_or(Ok(id), Err)
     }
 }
 

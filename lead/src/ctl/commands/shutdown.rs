@@ -13,7 +13,6 @@ use teamd_shared::name::Name;
 use teamd_shared::request::Status;
 use teamd_shared::team_dir::TeamDir;
 
-use super::send::running;
 use crate::client::{ANSWER, CallError, is_locked, unexpected};
 use crate::ctl::args::Shutdown;
 use crate::ctl::context::{Context, block_on};
@@ -63,7 +62,7 @@ fn names(dir: &TeamDir, args: &Shutdown) -> Result<Vec<Name>, CommandError> {
     let mut names = args.names.clone();
     if args.all {
         let roster = roster::load(dir)?;
-        let mut members = running(&roster);
+        let mut members = roster::running(&roster);
         // The lead agent leads the team: it stays, and is asked by its name.
         members.retain(|member| member.name != Name::lead());
         // As `teamd stop` does: the teammate that was spawned last goes first.

@@ -3,6 +3,7 @@
 
 mod details;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anstyle::Style;
@@ -11,6 +12,7 @@ use teamd_shared::amount::format_duration;
 use teamd_shared::clock::wall;
 use teamd_shared::config::{Roster, RosterMember};
 use teamd_shared::member::{Gate, SandboxMode};
+use teamd_shared::name::Name;
 use teamd_shared::transcript::Usage;
 
 use crate::ctl::args::StatusArgs;
@@ -59,11 +61,12 @@ pub(in crate::ctl) fn run(context: &Context, args: &StatusArgs) -> CommandResult
     // The table has no room for it, and a look at every process of the machine takes its time.
     let wanted = context.out.is_json() || args.name.is_some();
     let processes = wanted.then(Processes::read);
+    let running: BTreeSet<&Name> = roster::running(&roster).into_iter().map(|member| &member.name).collect();
     let row = |member| Row {
         member,
         // One odd inbox must not hide the others.
         unread: roster::unread(&dir, member).ok(),
-        unnoticed: !has_daemon && roster::is_gone(&roster, member),
+        unnoticed: !member.status.is_ended() && !running.contains(&member.name),
         resources: processes.as_ref().and_then(|it| Resources::of(it, &roster, member, args.name.is_some())),
     };
     let rows: Vec<Row<'_>> = shown.into_iter().map(row).collect();

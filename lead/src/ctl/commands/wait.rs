@@ -38,15 +38,14 @@ pub(in crate::ctl) fn run(context: &Context, args: &Wait) -> CommandResult {
 }
 
 async fn watch(context: &Context, dir: &TeamDir, args: &Wait) -> Result<MemberStatus, CommandError> {
-    let mut wake = Wake::new(dir.root(), context.settings.poll);
+    let mut wake = Wake::new(dir, &TeamPath::config(), context.settings.poll);
     loop {
         let roster = roster::load(dir)?;
         let member = roster::find(&roster, &args.name)?;
         if let Some(reached) = look(dir, &roster, member, &args.status)? {
             return Ok(reached);
         }
-        let file = TeamPath::config();
-        let changed = wake.changed(file.file_name());
+        let changed = wake.changed();
         if args.status.contains(&member.status) {
             // It has yet to settle, and the roster need not change when it does.
             drop(tokio::time::timeout(POLL_SETTLING, changed).await);
@@ -63,8 +62,8 @@ fn look(
     member: &RosterMember,
     wanted: &[MemberStatus],
 ) -> Result<Option<MemberStatus>, CommandError> {
-    let unnoticed = roster::ended_unnoticed(roster, member);
-    if wanted.contains(&member.status) && !unnoticed && roster::has_settled(dir, member)? {
+    let is_so = member.status.is_ended() || roster::runs(roster, member);
+    if wanted.contains(&member.status) && is_so && roster::has_settled(dir, member)? {
         return Ok(Some(member.status));
     }
     if member.status.is_ended() {

@@ -278,7 +278,7 @@ impl Session<'_> {
             self.put_off();
         } else if self.awaits || self.view.in_turn() {
             let name = self.target.name.clone();
-            self.carry_out(Command::Interrupt(args::Interrupt { name })).await;
+            self.carry_out(Command::Interrupt(args::Teammate { name })).await;
         } else {
             self.context.out.hint("no turn is running; /quit or Ctrl-D leaves");
         }

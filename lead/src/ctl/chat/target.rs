@@ -16,7 +16,7 @@ use teamd_shared::terms::TermsPatch;
 use teamd_shared::terms::resolve::{SpawnRequest, model_of_key, resolve};
 use uuid::Uuid;
 
-use super::compare_settings::{self, Comparison};
+use super::compare_settings::{self, Difference};
 use crate::client::{Client, is_locked, not_running, unexpected};
 use crate::ctl::commands::send::{delivery, undelivered};
 use crate::ctl::commands::spawn;
@@ -174,18 +174,10 @@ async fn compare(
         _ => Vec::new(),
     };
     let asked = compare_settings::RequestedSettings { options, model, usual: usual_model, differing };
-    match compare_settings::compare(member, &asked)? {
-        Comparison::Same => Ok(true),
-        Comparison::Note { note, hint } => {
-            context.out.note(escape::line(&note));
-            context.out.hint(hint);
-            Ok(true)
-        }
-        Comparison::Restart { note } => {
-            context.out.note(escape::line(&note));
-            Ok(false)
-        }
-    }
+    let Some(Difference { note, hint }) = compare_settings::compare(member, &asked)? else { return Ok(true) };
+    context.out.note(escape::line(&note));
+    hint.iter().for_each(|hint| context.out.hint(hint));
+    Ok(hint.is_some())
 }
 
 /// Returns the order that would start the lead agent here if nothing was asked for.

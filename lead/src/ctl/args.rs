@@ -11,11 +11,11 @@ use std::ffi::OsString;
 use clap::{Args, Parser, Subcommand, ValueHint};
 
 pub(crate) use acting::{
-    Attach, Broadcast, Chat, RequestPlan, Send, Shutdown, Spawn, Teammate, Verdict, Wait,
+    Attach, Broadcast, Chat, RequestPlan, Send, Shutdown, Spawn, Teammate, VerdictArgs, Wait,
 };
 pub(crate) use looking::{
     Completions, Doctor, Events, Inbox, Lint, LintAs, Log, Plans, Range, Requests, Schema, StatusArgs,
-    Transcript,
+    TranscriptArgs,
 };
 pub(crate) use value::duration;
 
@@ -82,7 +82,7 @@ pub(crate) enum Command {
     /// Show the last messages of an inbox, without consuming them
     Inbox(Inbox),
     /// Show a teammate's conversation with its model
-    Transcript(Transcript),
+    Transcript(TranscriptArgs),
     /// Show the log of a teammate's worker or of the daemon
     Log(Log),
     /// Show the daemon's decisions, from its journal
@@ -92,9 +92,9 @@ pub(crate) enum Command {
     /// Show the plans that wait for an answer
     Plans(Plans),
     /// Approve a plan: the teammate may change things until its next plan
-    Approve(Verdict),
+    Approve(VerdictArgs),
     /// Reject a plan: the teammate stays read-only and may submit another plan
-    Reject(Verdict),
+    Reject(VerdictArgs),
     /// Ask a teammate for a plan: it is read-only from now on until a plan is approved
     RequestPlan(RequestPlan),
     /// Wait until a teammate has a given status

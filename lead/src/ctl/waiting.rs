@@ -33,9 +33,10 @@ impl Early {
     pub(crate) fn error(self, name: impl Display, late: String, hint: impl Into<String>) -> CommandError {
         let error = match self {
             Self::TimedOut => CommandError::new(ExitCode::TimedOut, late),
-            Self::Interrupted => {
-                CommandError::new(ExitCode::Interrupted, format!("interrupted: no longer waiting for {name}"))
-            }
+            Self::Interrupted => CommandError::new(
+                ExitCode::Interrupted,
+                format!("interrupted: the waiting for {name} was ended"),
+            ),
         };
         error.hint(hint)
     }
@@ -60,8 +61,8 @@ pub(crate) async fn within<T>(
     }
 }
 
-/// How to wait.
-pub(super) struct Waiting<'a> {
+/// Gives commands to the daemon, and waits for their answers.
+pub(super) struct Caller<'a> {
     /// The team.
     pub(super) dir: &'a TeamDir,
     /// Where to say that the daemon is gone.
@@ -81,7 +82,7 @@ pub(super) struct CommandAnswer {
     pub(super) said_again: bool,
 }
 
-impl Waiting<'_> {
+impl Caller<'_> {
     /// Gives one command, and waits for its answer.
     ///
     /// # Errors
@@ -228,7 +229,7 @@ mod tests {
     fn the_next_daemon_is_told_the_same_of_what_is_not_answered() {
         let (_scratch, dir) = scratch();
         let (out, _, stderr) = captured(false);
-        let waiting = Waiting { dir: &dir, out: &out, timeout: Some(Duration::from_secs(20)) };
+        let caller = Caller { dir: &dir, out: &out, timeout: Some(Duration::from_secs(20)) };
         runtime().block_on(async {
             let first = Listener::bind(&dir).unwrap();
             let daemons = async {
@@ -245,7 +246,7 @@ mod tests {
             };
             let mut answers = vec![];
             let commands = vec![shutdown("alice"), shutdown("bob")];
-            let wait = waiting.all(commands, |answer| answers.push(answer));
+            let wait = caller.all(commands, |answer| answers.push(answer));
             let ((), waited) = tokio::join!(daemons, wait);
             assert_eq!(waited, Ok(Ok(())));
             let answer = |index, said_again| CommandAnswer { index, result: Ok(ended()), said_again };
@@ -258,7 +259,7 @@ mod tests {
     fn a_command_whose_id_is_taken_is_said_again_under_another_one() {
         let (_scratch, dir) = scratch();
         let (out, ..) = captured(false);
-        let waiting = Waiting { dir: &dir, out: &out, timeout: Some(Duration::from_secs(20)) };
+        let caller = Caller { dir: &dir, out: &out, timeout: Some(Duration::from_secs(20)) };
         runtime().block_on(async {
             let listener = Listener::bind(&dir).unwrap();
             let daemon = async {
@@ -270,7 +271,7 @@ mod tests {
                 assert!(matches!(command, Command::Shutdown(order) if order.request_id != id(7)));
                 peer.send(&Reply { tag, result: Ok(ended()) }).await.unwrap();
             };
-            let ((), done) = tokio::join!(daemon, waiting.one(shutdown("alice")));
+            let ((), done) = tokio::join!(daemon, caller.one(shutdown("alice")));
             assert_eq!(done, Ok(Ok(Ok(ended()))));
         });
     }
@@ -279,14 +280,14 @@ mod tests {
     fn a_timeout_ends_the_waiting_with_a_daemon_that_is_silent_and_with_none() {
         let (_scratch, dir) = scratch();
         let (out, ..) = captured(false);
-        let waiting = Waiting { dir: &dir, out: &out, timeout: Some(Duration::from_millis(50)) };
+        let caller = Caller { dir: &dir, out: &out, timeout: Some(Duration::from_millis(50)) };
         runtime().block_on(async {
             let listener = Listener::bind(&dir).unwrap();
-            let (waited, peer) = tokio::join!(waiting.one(shutdown("alice")), accept(&listener));
+            let (waited, peer) = tokio::join!(caller.one(shutdown("alice")), accept(&listener));
             assert_eq!(waited, Ok(Err(Early::TimedOut)));
             drop(peer);
             let gone = async { drop((accept(&listener).await, listener)) };
-            let (waited, ()) = tokio::join!(waiting.one(shutdown("alice")), gone);
+            let (waited, ()) = tokio::join!(caller.one(shutdown("alice")), gone);
             assert_eq!(waited, Ok(Err(Early::TimedOut)));
         });
     }

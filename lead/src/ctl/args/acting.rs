@@ -136,7 +136,7 @@ pub(crate) struct Attach {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Verdict {
+pub(crate) struct VerdictArgs {
     /// Plan: its id, or the beginning of it
     pub(crate) id: String,
     /// Feedback for the teammate; - reads it from stdin

@@ -39,7 +39,7 @@ pub(crate) struct Inbox {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Transcript {
+pub(crate) struct TranscriptArgs {
     /// Teammate
     #[arg(value_parser = Name::of_inbox)]
     pub(crate) name: Name,

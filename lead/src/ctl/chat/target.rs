@@ -21,7 +21,7 @@ use crate::client::{Client, is_locked, not_running, unexpected};
 use crate::ctl::commands::send::{delivery, undelivered};
 use crate::ctl::commands::spawn;
 use crate::ctl::context::Context;
-use crate::ctl::waiting::Waiting;
+use crate::ctl::waiting::Caller;
 use crate::ctl::{escape, roster};
 use crate::error::CommandError;
 use crate::exit_code::ExitCode;
@@ -211,7 +211,7 @@ async fn shut_down(context: &Context, dir: &TeamDir, name: &Name) -> Result<(), 
         wait: true,
     };
     let timeout = Some(context.settings.shutdown_timeout);
-    match (Waiting { dir, out: &context.out, timeout }).one(Command::Shutdown(order)).await? {
+    match (Caller { dir, out: &context.out, timeout }).one(Command::Shutdown(order)).await? {
         Ok(Ok(Done::Ended { .. })) => Ok(()),
         Ok(Ok(Done::Rejected { reason, .. })) => Err(CommandError::new(ExitCode::Rejected, reason)),
         Ok(answer) => Err(unexpected(&answer?)),

@@ -9,7 +9,7 @@ use crate::client::unexpected;
 use crate::ctl::args::RequestPlan;
 use crate::ctl::context::{Context, block_on};
 use crate::ctl::text;
-use crate::ctl::waiting::Waiting;
+use crate::ctl::waiting::Caller;
 use crate::error::CommandResult;
 use crate::exit_code::ExitCode;
 
@@ -23,10 +23,10 @@ pub(in crate::ctl) fn run(context: &Context, args: RequestPlan) -> CommandResult
     let name = args.name;
     let content = text::not_blank(text::given(&args.text)?, "text")?;
     block_on(async {
-        let waiting = Waiting { dir: &dir, out: &context.out, timeout: Some(args.timeout) };
+        let caller = Caller { dir: &dir, out: &context.out, timeout: Some(args.timeout) };
         let id = RandomIds.request();
         let ask = Command::RequestPlan { id, name: name.clone(), content, wait: true };
-        let incarnation = match waiting.one(ask).await? {
+        let incarnation = match caller.one(ask).await? {
             Ok(Ok(Done::Recorded { incarnation })) => incarnation,
             Ok(answer) => return Err(unexpected(&answer?)),
             Err(early) => {

@@ -16,7 +16,7 @@ use teamd_shared::team_dir::TeamDir;
 use crate::client::{ANSWER, CallError, is_locked, unexpected};
 use crate::ctl::args::Shutdown;
 use crate::ctl::context::{Context, block_on};
-use crate::ctl::waiting::{CommandAnswer, Early, Waiting};
+use crate::ctl::waiting::{Caller, CommandAnswer, Early};
 use crate::ctl::{clock, journal, render, roster};
 use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
@@ -30,7 +30,7 @@ const LEAST: Duration = Duration::from_secs(1);
 
 /// What became of one name.
 #[derive(Serialize)]
-struct Outcome {
+struct ShutdownOutcome {
     name: Name,
     request_id: Option<RequestId>,
     /// The last status of a teammate that is gone, else `rejected` or `pending`; none if it could not be asked.
@@ -52,7 +52,7 @@ pub(in crate::ctl) fn run(context: &Context, args: Shutdown) -> CommandResult {
         outcomes = block_on(ask(context, &dir, &args, &names))?;
     }
     if context.out.is_json() {
-        let results: Vec<Value> = outcomes.iter().map(Outcome::to_json).collect();
+        let results: Vec<Value> = outcomes.iter().map(ShutdownOutcome::to_json).collect();
         context.out.json(&json!({"results": results}))?;
     }
     Ok(ExitCode::highest(outcomes.iter().filter_map(|it| it.error.as_ref()).map(CommandError::code)))
@@ -80,7 +80,7 @@ async fn ask(
     dir: &TeamDir,
     args: &Shutdown,
     names: &[Name],
-) -> Result<Vec<Outcome>, CommandError> {
+) -> Result<Vec<ShutdownOutcome>, CommandError> {
     let patience = args.timeout.unwrap_or(PATIENCE_BEFORE_FORCE);
     let order = |name: &Name| {
         Command::Shutdown(ShutdownOrder {
@@ -93,16 +93,16 @@ async fn ask(
         })
     };
     let timeout = if args.no_wait { ANSWER } else { timeout(context, args) };
-    let waiting = Waiting { dir, out: &context.out, timeout: Some(timeout.max(LEAST)) };
+    let caller = Caller { dir, out: &context.out, timeout: Some(timeout.max(LEAST)) };
     let (mut outcomes, mut printed) = (names.iter().map(|_| None).collect::<Vec<_>>(), Ok(()));
-    let mut tell = |outcomes: &mut [Option<Outcome>], index: usize, outcome: Outcome| {
+    let mut tell = |outcomes: &mut [Option<ShutdownOutcome>], index: usize, outcome: ShutdownOutcome| {
         let failed = print(context, &outcome).err();
         outcomes[index] = Some(outcome);
         if let Some(error) = failed {
             printed = Err(error);
         }
     };
-    let waited = waiting
+    let waited = caller
         .all(names.iter().map(order).collect(), |answer| {
             let index = answer.index;
             tell(&mut outcomes, index, answered((context, dir), args, &names[index], answer));
@@ -131,35 +131,38 @@ fn answered(
     args: &Shutdown,
     name: &Name,
     it: CommandAnswer,
-) -> Outcome {
+) -> ShutdownOutcome {
     match it.result {
         Ok(Done::Ended { request_id, incarnation, status }) => {
-            Outcome::gone(name, Some(request_id), status, exit(context, dir, name, incarnation))
+            ShutdownOutcome::gone(name, Some(request_id), status, exit(context, dir, name, incarnation))
         }
         Ok(Done::Rejected { request_id, reason }) => {
             let said = if reason.is_empty() { String::new() } else { format!(": {reason}") };
             let message = format!("{name} rejected the shutdown{said}");
             let hint = format!("ask again later, or end it: `teamctl shutdown {name} --force`");
             let error = CommandError::new(ExitCode::Rejected, message).hint(hint);
-            let outcome =
-                Outcome { reason: Some(reason), ..Outcome::new(name, Some("rejected"), Some(error)) };
-            Outcome { request_id: Some(request_id), ..outcome }
+            let outcome = ShutdownOutcome {
+                reason: Some(reason),
+                ..ShutdownOutcome::new(name, Some("rejected"), Some(error))
+            };
+            ShutdownOutcome { request_id: Some(request_id), ..outcome }
         }
-        Ok(Done::Asked { request_id }) => {
-            Outcome { request_id: Some(request_id), ..Outcome::new(name, Some("pending"), None) }
-        }
-        Ok(other) => Outcome::new(name, None, Some(unexpected(&other))),
+        Ok(Done::Asked { request_id }) => ShutdownOutcome {
+            request_id: Some(request_id),
+            ..ShutdownOutcome::new(name, Some("pending"), None)
+        },
+        Ok(other) => ShutdownOutcome::new(name, None, Some(unexpected(&other))),
         Err(refusal) => refused(dir, name, args.all || it.said_again, refusal),
     }
 }
 
 /// A teammate that ended before it was asked is what was wanted, if it ran when the command began.
-fn refused(dir: &TeamDir, name: &Name, ran: bool, refusal: Refusal) -> Outcome {
+fn refused(dir: &TeamDir, name: &Name, ran: bool, refusal: Refusal) -> ShutdownOutcome {
     let error = CommandError::from(refusal);
     let roster = roster::load_one(dir, name).ok().filter(|_| ran && error.code() == ExitCode::Conflict);
     match roster.as_ref().and_then(|roster| roster.member(name)).filter(|member| member.status.is_ended()) {
-        Some(member) => Outcome::gone(name, None, member.status, member.exit.clone()),
-        None => Outcome::new(name, None, Some(error)),
+        Some(member) => ShutdownOutcome::gone(name, None, member.status, member.exit.clone()),
+        None => ShutdownOutcome::new(name, None, Some(error)),
     }
 }
 
@@ -174,7 +177,12 @@ fn exit(context: &Context, dir: &TeamDir, name: &Name, incarnation: u32) -> Opti
 }
 
 /// Says why there is no answer. The journal shows whether the request is recorded.
-fn unanswered(dir: &TeamDir, name: &Name, early: Early, (force, patience): (bool, Duration)) -> Outcome {
+fn unanswered(
+    dir: &TeamDir,
+    name: &Name,
+    early: Early,
+    (force, patience): (bool, Duration),
+) -> ShutdownOutcome {
     let is_open = |status| matches!(status, Status::Pending | Status::Approved);
     let team = journal::fold(dir).ok();
     let request = team.as_ref().and_then(|team| team.shutdown_of(name)).filter(|it| is_open(it.status));
@@ -188,7 +196,7 @@ fn unanswered(dir: &TeamDir, name: &Name, early: Early, (force, patience): (bool
             Early::TimedOut if is_locked(dir) => CallError::Unanswered.into(),
             Early::TimedOut => CallError::Lost("it does not run any more".to_owned()).into(),
         };
-        return Outcome::new(name, None, Some(error));
+        return ShutdownOutcome::new(name, None, Some(error));
     };
     let time = clock::span(patience.as_secs_f64());
     let (late, hint) = match (early, force) {
@@ -205,10 +213,13 @@ fn unanswered(dir: &TeamDir, name: &Name, early: Early, (force, patience): (bool
         ),
     };
     let error = early.error(name, late, format!("the request {request_id} stays pending{hint}"));
-    Outcome { request_id: Some(request_id), ..Outcome::new(name, Some("pending"), Some(error)) }
+    ShutdownOutcome {
+        request_id: Some(request_id),
+        ..ShutdownOutcome::new(name, Some("pending"), Some(error))
+    }
 }
 
-impl Outcome {
+impl ShutdownOutcome {
     fn new(name: &Name, outcome: Option<&'static str>, error: Option<CommandError>) -> Self {
         Self { name: name.clone(), request_id: None, outcome, reason: None, exit: None, error }
     }
@@ -228,7 +239,7 @@ impl Outcome {
 }
 
 /// Tells what became of one name as soon as it is known.
-fn print(context: &Context, it: &Outcome) -> Result<(), CommandError> {
+fn print(context: &Context, it: &ShutdownOutcome) -> Result<(), CommandError> {
     let (name, outcome) = (&it.name, it.outcome.unwrap_or_default());
     match (&it.error, &it.request_id, &it.exit) {
         (Some(error), ..) => {

@@ -23,7 +23,7 @@ use crate::client::unexpected;
 use crate::ctl::args::Spawn;
 use crate::ctl::context::{Context, block_on};
 use crate::ctl::tail::Tail;
-use crate::ctl::waiting::Waiting;
+use crate::ctl::waiting::Caller;
 use crate::ctl::{clock, escape, journal, roster, text};
 use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
@@ -72,9 +72,9 @@ pub(in crate::ctl) async fn start(
     timeout: Duration,
 ) -> Result<ReadyWorker, CommandError> {
     let name = order.name.clone();
-    let waiting = Waiting { dir, out: &context.out, timeout: Some(timeout) };
+    let caller = Caller { dir, out: &context.out, timeout: Some(timeout) };
     let spawn = Command::Spawn { id: RandomIds.request(), order: Box::new(order) };
-    let (pid, incarnation, status, skipped) = match waiting.one(spawn).await? {
+    let (pid, incarnation, status, skipped) = match caller.one(spawn).await? {
         Ok(Ok(Done::Ready { pid, incarnation, status, skipped })) => (pid, incarnation, status, skipped),
         Ok(Err(refusal)) if refusal.code == RefusalCode::NotReady => {
             return Err(not_ready(dir, &name, refusal));

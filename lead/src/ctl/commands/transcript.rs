@@ -2,7 +2,7 @@
 
 use teamd_shared::team_dir::TeamPath;
 
-use crate::ctl::args::Transcript;
+use crate::ctl::args::TranscriptArgs;
 use crate::ctl::context::Context;
 use crate::ctl::render::entry::entry;
 use crate::ctl::roster;
@@ -10,7 +10,7 @@ use crate::ctl::stream::{Stream, as_it_stands};
 use crate::error::CommandResult;
 
 /// Runs the command.
-pub(in crate::ctl) fn run(context: &Context, args: &Transcript) -> CommandResult {
+pub(in crate::ctl) fn run(context: &Context, args: &TranscriptArgs) -> CommandResult {
     let dir = context.dir()?;
     let at = TeamPath::transcript(&args.name);
     // A teammate that has not said anything yet has no transcript, and that is no error.

@@ -10,7 +10,7 @@ use teamd_shared::process::{Identity, ProcessHandle};
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 use teamd_shared::{cgroup, clock};
 
-use super::finding::{Finding, Fix};
+use super::finding::{CheckFinding, Fix};
 use crate::error::CommandError;
 use crate::exit_code::ExitCode;
 use crate::upkeep::{AtRest, TakeLock};
@@ -26,7 +26,7 @@ pub(super) struct Fixed {
 }
 
 /// Sets right what the findings say can be. What needs that no daemon runs is done under the daemon's own lock.
-pub(super) fn all(dir: &Arc<TeamDir>, findings: &[Finding], take_lock: TakeLock) -> Fixed {
+pub(super) fn all(dir: &Arc<TeamDir>, findings: &[CheckFinding], take_lock: TakeLock) -> Fixed {
     let mut fixes: Vec<&Fix> = Vec::new();
     for fix in findings.iter().filter_map(|finding| finding.fix.as_ref()) {
         if !fixes.contains(&fix) {

@@ -4,7 +4,7 @@ use rustix::fs::inotify::{self, CreateFlags};
 use rustix::process::{Resource, getrlimit};
 use teamd_shared::cgroup::{NoPlace, Place, Standing, Use};
 
-use super::finding::{Check, Finding, count, run};
+use super::finding::{Check, CheckFinding, count, run};
 use super::seen::Seen;
 use crate::ctl::processes::{ProcessEntry, Processes};
 
@@ -41,7 +41,7 @@ const FILE_SYSTEMS: [(i64, &str, bool); 10] = [
 const NO_CGROUP: &str = "the shims find and end what a teammate starts, without a cgroup of its own";
 
 /// Looks at the limits of this user. The inotify instances of a team are made, and given back.
-pub(super) fn look(cgroups: Use) -> Vec<Finding> {
+pub(super) fn look(cgroups: Use) -> Vec<CheckFinding> {
     let user = nix::unistd::getuid().as_raw();
     let processes = Processes::read();
     let threads =

@@ -21,7 +21,7 @@ use serde::Serialize;
 use teamd_shared::register::Register;
 use teamd_shared::team_dir::TeamDir;
 
-use self::finding::{Check, Finding, Severity};
+use self::finding::{Check, CheckFinding, Severity};
 use self::fix::Fixed;
 use self::sandbox::Confined;
 use self::seen::Seen;
@@ -60,7 +60,7 @@ const CHECKS: [(&str, Look); 14] = [
 /// What the command tells programs.
 #[derive(Serialize)]
 struct Report {
-    findings: Vec<Finding>,
+    findings: Vec<CheckFinding>,
     #[serde(flatten)]
     fixed: Fixed,
     #[serde(flatten)]
@@ -121,7 +121,7 @@ fn register(check: &mut Check, register: &Register) -> Option<String> {
 }
 
 /// Looks at a team directory, until what it finds is there to stay.
-fn examine(dir: &Arc<TeamDir>) -> Vec<Finding> {
+fn examine(dir: &Arc<TeamDir>) -> Vec<CheckFinding> {
     let mut seen = Seen::look(dir);
     let mut findings = judge(&seen);
     for pause in PAUSES {
@@ -136,7 +136,7 @@ fn examine(dir: &Arc<TeamDir>) -> Vec<Finding> {
     [start::daemon(&seen), findings].concat()
 }
 
-fn judge(seen: &Seen) -> Vec<Finding> {
+fn judge(seen: &Seen) -> Vec<CheckFinding> {
     CHECKS.iter().flat_map(|(name, look)| finding::run(name, |check| look(seen, check))).collect()
 }
 

@@ -10,7 +10,7 @@ use teamd_shared::process::Identity;
 use teamd_shared::request::Kind;
 
 use super::finding::Severity::{self, Note, Problem};
-use super::finding::{Check, Finding, Fix, count, run};
+use super::finding::{Check, CheckFinding, Fix, count, run};
 use super::seen::Seen;
 use crate::client::{Client, is_locked};
 use crate::ctl::context::block_on;
@@ -24,7 +24,7 @@ const MENDED_SOON: &str = "the daemon writes it anew within 10 seconds: run this
 const SET_ASIDE: &str = "the daemon sets it aside in journal.torn before it writes again";
 
 /// Judges the daemon: it answers if it holds the lock, and no worker waits for it if it does not run.
-pub(super) fn daemon(seen: &Seen) -> Vec<Finding> {
+pub(super) fn daemon(seen: &Seen) -> Vec<CheckFinding> {
     run("daemon", |check| {
         if seen.locked {
             return daemon_that_runs(seen, check);

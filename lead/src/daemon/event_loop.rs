@@ -15,6 +15,7 @@ use teamd_shared::control;
 use teamd_shared::id::RandomIds;
 use teamd_shared::journal::TeamRecord;
 use teamd_shared::member::{Ending, Member, Restart};
+use teamd_shared::mutant;
 use teamd_shared::process::How;
 use teamd_shared::team_dir::TeamDir;
 use teamd_shared::watch::{SLOW_TICK, Watch};
@@ -157,6 +158,10 @@ impl EventLoop {
     }
 
     fn take(&mut self, step: Step) {
+        if matches!(step, Step::Append(_)) && mutant::is_on("effect-before-journal") {
+            let outcome = self.effects.complete(&self.batcher.team, false);
+            self.completed(outcome);
+        }
         match step {
             Step::Append(lines) => match self.journal.append(&self.dir, &lines) {
                 Ok(()) => {

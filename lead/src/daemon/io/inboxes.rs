@@ -7,6 +7,7 @@
 mod tests;
 
 use std::collections::BTreeSet;
+use teamd_shared::mutant;
 
 use teamd_shared::inbox::{self, AppendError, Durability, Rejected};
 use teamd_shared::journal::{Line, MemberEvent, Record, Team};
@@ -90,7 +91,7 @@ impl Progress {
         durability: Durability,
     ) -> Result<u64, EffectError> {
         let sync = self.take_unsynced(team);
-        if durability == Durability::Disk {
+        if durability == Durability::Disk && !mutant::is_on("done-before-it-lasts") {
             sync.run(dir).map_err(|(left, error)| {
                 self.not_synced(left);
                 error

@@ -2,23 +2,22 @@
 //!
 //! Names, times and ids are checked here: a wrong one is exit code 2 before anything happens.
 
-mod checks;
-mod looks;
-mod members;
-mod talk;
+mod acting;
+mod looking;
 mod value;
-mod verdicts;
 
 use std::ffi::OsString;
 
 use clap::{Args, Parser, Subcommand, ValueHint};
 
-pub(crate) use checks::{Completions, Doctor, Lint, LintAs, Schema};
-pub(crate) use looks::{Events, Inbox, Log, Plans, Range, Requests, StatusArgs, Transcript};
-pub(crate) use members::{Forget, Shutdown, Spawn, Wait};
-pub(crate) use talk::{Attach, Broadcast, Chat, Interrupt, Send};
+pub(crate) use acting::{
+    Attach, Broadcast, Chat, RequestPlan, Send, Shutdown, Spawn, Teammate, VerdictArgs, Wait,
+};
+pub(crate) use looking::{
+    Completions, Doctor, Events, Inbox, Lint, LintAs, Log, Plans, Range, Requests, Schema, StatusArgs,
+    TranscriptArgs,
+};
 pub(crate) use value::duration;
-pub(crate) use verdicts::{RequestPlan, Verdict};
 
 /// The heading of the options that every command takes.
 const EVERYWHERE: &str = "Options of every command";
@@ -79,11 +78,11 @@ pub(crate) enum Command {
     /// Send a message to every running teammate
     Broadcast(Broadcast),
     /// Interrupt a teammate's current turn
-    Interrupt(Interrupt),
+    Interrupt(Teammate),
     /// Show the last messages of an inbox, without consuming them
     Inbox(Inbox),
     /// Show a teammate's conversation with its model
-    Transcript(Transcript),
+    Transcript(TranscriptArgs),
     /// Show the log of a teammate's worker or of the daemon
     Log(Log),
     /// Show the daemon's decisions, from its journal
@@ -93,15 +92,15 @@ pub(crate) enum Command {
     /// Show the plans that wait for an answer
     Plans(Plans),
     /// Approve a plan: the teammate may change things until its next plan
-    Approve(Verdict),
+    Approve(VerdictArgs),
     /// Reject a plan: the teammate stays read-only and may submit another plan
-    Reject(Verdict),
+    Reject(VerdictArgs),
     /// Ask a teammate for a plan: it is read-only from now on until a plan is approved
     RequestPlan(RequestPlan),
     /// Wait until a teammate has a given status
     Wait(Wait),
     /// Remove an ended teammate from the team; its files move to the archive
-    Forget(Forget),
+    Forget(Teammate),
     /// Talk to the lead agent, which leads the team for you
     ///
     /// Starts the lead agent if it is not running. Without a terminal, stdin is the message, and the answers are printed

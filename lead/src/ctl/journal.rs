@@ -1,13 +1,11 @@
 //! What commands ask of the journal. They never write it.
 
-use std::collections::BTreeMap;
-
 use teamd_shared::id::RequestId;
 use teamd_shared::journal::reader::{Since, load};
 use teamd_shared::journal::{Daemon, MemberEvent, Record, Team, TeamEvent};
 use teamd_shared::name::Name;
 use teamd_shared::process::Identity;
-use teamd_shared::request::{Request, Status as Answer};
+use teamd_shared::request::Status as Answer;
 use teamd_shared::team_dir::TeamDir;
 
 use crate::error::CommandError;
@@ -119,22 +117,6 @@ impl std::fmt::Display for TakenOver {
         ];
         f.write_str(&parts.into_iter().flatten().collect::<Vec<_>>().join("; "))
     }
-}
-
-/// Returns every request that was ever asked, as its last line says.
-///
-/// # Errors
-/// As [`fold`].
-pub(crate) fn all_requests(dir: &TeamDir) -> Result<BTreeMap<RequestId, Request>, CommandError> {
-    // A snapshot leaves old requests out; each has lines of its own, though.
-    let mut requests = BTreeMap::new();
-    let team = load(dir, Since::Start, |_, line| {
-        if let Record::Request(record) = &line.record {
-            requests.insert(record.request.request_id.clone(), record.request.clone());
-        }
-    })?;
-    requests.extend(team.requests);
-    Ok(requests)
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 
 mod chat;
 mod commands;
+mod processes;
 mod render;
 mod requests;
 mod resources;

@@ -275,9 +275,9 @@ pub(crate) mod tests {
         (output, stdout, stderr)
     }
 
-    struct Broken(io::ErrorKind);
+    struct FailingWriter(io::ErrorKind);
 
-    impl Write for Broken {
+    impl Write for FailingWriter {
         fn write(&mut self, _: &[u8]) -> io::Result<usize> {
             Err(self.0.into())
         }
@@ -287,7 +287,7 @@ pub(crate) mod tests {
     }
 
     fn broken(kind: io::ErrorKind) -> Output {
-        Output::to(false, None, Box::new(Broken(kind)), Box::new(Captured::default()))
+        Output::to(false, None, Box::new(FailingWriter(kind)), Box::new(Captured::default()))
     }
 
     /// Finding H13.

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 
 use teamd_shared::id::RequestId;
+use teamd_shared::journal::Record;
+use teamd_shared::journal::reader::{self, Since};
 use teamd_shared::request::{Kind, Request};
 use teamd_shared::team_dir::TeamDir;
 
@@ -10,12 +12,32 @@ use super::{clock, journal};
 use crate::error::CommandError;
 use crate::exit_code::ExitCode;
 
-/// The requests of a team by their ids.
-type RequestsById = BTreeMap<RequestId, Request>;
+/// Returns every request that was ever asked, as its last line says, in the order in which they were asked.
+///
+/// # Errors
+/// [`ExitCode::Failed`] if the journal cannot be read.
+pub(crate) fn all(dir: &TeamDir) -> Result<Vec<Request>, CommandError> {
+    // A snapshot leaves old requests out; each has lines of its own, though.
+    let mut requests = BTreeMap::new();
+    let team = reader::load(dir, Since::Start, |_, line| {
+        if let Record::Request(record) = &line.record {
+            requests.insert(record.request.request_id.clone(), record.request.clone());
+        }
+    })?;
+    requests.extend(team.requests);
+    Ok(in_order(requests))
+}
 
-/// Returns requests in the order in which they were asked.
-pub(crate) fn in_order(requests: &RequestsById) -> Vec<&Request> {
-    let mut requests: Vec<&Request> = requests.values().collect();
+/// Returns the requests since the last snapshot, and those that were pending then, in the order in which they were asked.
+///
+/// # Errors
+/// [`ExitCode::Failed`] if the journal cannot be read.
+pub(crate) fn recent(dir: &TeamDir) -> Result<Vec<Request>, CommandError> {
+    Ok(in_order(journal::fold(dir)?.requests))
+}
+
+fn in_order(requests: BTreeMap<RequestId, Request>) -> Vec<Request> {
+    let mut requests: Vec<Request> = requests.into_values().collect();
     requests.sort_by(|a, b| a.created_at.total_cmp(&b.created_at));
     requests
 }
@@ -26,15 +48,15 @@ pub(crate) fn in_order(requests: &RequestsById) -> Vec<&Request> {
 /// # Errors
 /// [`ExitCode::NotFound`] if there is none, or several: they are listed.
 pub(crate) fn find(dir: &TeamDir, prefix: &str, kind: Option<Kind>) -> Result<Request, CommandError> {
-    let mut requests = journal::fold(dir)?.requests;
-    if !requests.keys().any(|id| id.as_str().starts_with(prefix)) {
-        requests = journal::all_requests(dir)?;
+    let mut requests = recent(dir)?;
+    if !requests.iter().any(|request| request.request_id.as_str().starts_with(prefix)) {
+        requests = all(dir)?;
     }
     resolve(&requests, prefix, kind).cloned()
 }
 
 fn resolve<'r>(
-    requests: &'r RequestsById,
+    requests: &'r [Request],
     prefix: &str,
     kind: Option<Kind>,
 ) -> Result<&'r Request, CommandError> {
@@ -42,12 +64,11 @@ fn resolve<'r>(
         let message = format!("{prefix:?} is not the beginning of a request id");
         return Err(CommandError::new(ExitCode::Usage, message).hint("`teamctl requests` shows the ids"));
     }
-    let mut found = in_order(requests);
+    let id = |request: &&Request| request.request_id.as_str().to_owned();
     // The whole id wins over a longer one that begins with it.
-    match found.iter().copied().find(|request| request.request_id.as_str() == prefix) {
-        Some(exact) => found = vec![exact],
-        None => found.retain(|request| request.request_id.as_str().starts_with(prefix)),
-    }
+    let exact: Vec<&Request> = requests.iter().filter(|request| id(request) == prefix).collect();
+    let beginning = requests.iter().filter(|request| id(request).starts_with(prefix)).collect();
+    let found = if exact.is_empty() { beginning } else { exact };
     let fits = |request: &&Request| kind.is_none_or(|kind| request.kind == kind);
     let fitting: Vec<&Request> = found.iter().copied().filter(fits).collect();
     match (fitting.as_slice(), found.first()) {
@@ -60,13 +81,10 @@ fn resolve<'r>(
         ([], None) => Err(CommandError::new(ExitCode::NotFound, format!("there is no request {prefix}"))
             .hint("`teamctl requests` shows the ids")),
         (several, _) => {
-            let candidates = several.iter().map(|request| candidate(request)).collect();
-            Err(CommandError::new(
-                ExitCode::NotFound,
-                format!("{prefix} is the beginning of several requests:"),
-            )
-            .candidates(candidates)
-            .hint("give more of the id"))
+            let message = format!("{prefix} is the beginning of several requests:");
+            Err(CommandError::new(ExitCode::NotFound, message)
+                .candidates(several.iter().map(|request| candidate(request)).collect())
+                .hint("give more of the id"))
         }
     }
 }
@@ -95,16 +113,16 @@ pub(crate) mod tests {
         format!("{line}\n")
     }
 
-    fn team(ids: &[(&str, &str)]) -> RequestsById {
+    fn team(ids: &[(&str, &str)]) -> Vec<Request> {
         let mut team = teamd_shared::journal::Team::default();
         for (seq, (id, kind)) in ids.iter().enumerate() {
             let line = asked(seq as u64 + 1, id, kind);
             team.apply(&serde_json::from_str(&line).unwrap()).unwrap();
         }
-        team.requests
+        in_order(team.requests)
     }
 
-    fn plan<'t>(team: &'t RequestsById, prefix: &str) -> Result<&'t str, CommandError> {
+    fn plan<'t>(team: &'t [Request], prefix: &str) -> Result<&'t str, CommandError> {
         resolve(team, prefix, Some(Kind::PlanApproval)).map(|request| request.request_id.as_str())
     }
 

@@ -56,21 +56,21 @@ fn load_by(dir: &TeamDir, loading: Loading<'_>) -> Result<Roster, CommandError> 
 /// Loads the roster. A daemon that runs replaces a deleted or damaged one in a moment: to answer from nothing meanwhile
 /// would be a lie.
 fn load_or_wait(dir: &TeamDir, loading: Loading<'_>) -> Result<Option<Roster>, ConfigError> {
-    let began = Instant::now();
-    loop {
-        match loading(dir) {
-            Ok(None) | Err(ConfigError::Malformed(_)) if began.elapsed() < REPAIR && is_locked(dir) => {
-                pause()
-            }
-            other => return other,
-        }
-    }
+    let is_whole = |loaded: &Result<_, _>| !matches!(loaded, Ok(None) | Err(ConfigError::Malformed(_)));
+    until(REPAIR, &|| loading(dir), &|loaded| is_whole(loaded) || !is_locked(dir))
 }
 
-/// Waits a moment for the daemon to write the roster.
+/// Looks again until that is what is awaited, or the time is over.
 #[expect(clippy::disallowed_methods, reason = "a few milliseconds, in rare cases: a watch would cost more")]
-fn pause() {
-    std::thread::sleep(PAUSE);
+fn until<T>(time: Duration, look: &dyn Fn() -> T, is_awaited: &dyn Fn(&T) -> bool) -> T {
+    let began = Instant::now();
+    loop {
+        let seen = look();
+        if is_awaited(&seen) || began.elapsed() > time {
+            return seen;
+        }
+        std::thread::sleep(PAUSE);
+    }
 }
 
 /// As [`load_one`], once the daemon has recorded the end of a process that is gone: in a moment it will have.
@@ -78,10 +78,11 @@ fn pause() {
 /// # Errors
 /// As [`load`].
 pub(crate) fn load_settled(dir: &TeamDir, name: &Name) -> Result<Roster, CommandError> {
-    settled(&|| load_one(dir, name), &|roster| {
-        // What cannot be seen does not become visible by waiting.
-        roster.member(name).is_none_or(|member| !roster.process_is_gone(member).unwrap_or(false))
-    })
+    // What cannot be seen does not become visible by waiting.
+    let is_gone = |roster: &Roster| {
+        roster.member(name).is_some_and(|member| roster.process_is_gone(member).unwrap_or(false))
+    };
+    until(RECORDED, &|| load_one(dir, name), &|roster| !roster.as_ref().is_ok_and(is_gone))
 }
 
 /// Waits until the roster shows the end of these incarnations, which the daemon has recorded.
@@ -94,26 +95,11 @@ pub(crate) fn until_ended(dir: &TeamDir, names: &[Name]) -> Result<(), CommandEr
         let member = roster.member(name).filter(|member| !member.status.is_ended());
         member.map(|member| member.incarnation)
     };
-    settled(&|| load(dir), &|roster| {
-        names
-            .iter()
-            .all(|name| incarnation(roster, name).is_none_or(|now| incarnation(&first, name) != Some(now)))
-    })
-    .map(drop)
-}
-
-fn settled(
-    load: &dyn Fn() -> Result<Roster, CommandError>,
-    is_settled: &dyn Fn(&Roster) -> bool,
-) -> Result<Roster, CommandError> {
-    let began = Instant::now();
-    loop {
-        let roster = load()?;
-        if is_settled(&roster) || began.elapsed() > RECORDED {
-            return Ok(roster);
-        }
-        pause();
-    }
+    let runs = |roster: &Roster, name: &Name| {
+        incarnation(roster, name).is_some_and(|now| incarnation(&first, name) == Some(now))
+    };
+    let one_runs = |roster: &Roster| names.iter().any(|name| runs(roster, name));
+    until(RECORDED, &|| load(dir), &|roster| !roster.as_ref().is_ok_and(one_runs)).map(drop)
 }
 
 /// Finds a member.
@@ -139,26 +125,30 @@ pub(crate) fn daemon_pid(roster: &Roster) -> Option<u32> {
     roster.daemon.as_ref().filter(|daemon| daemon.process.is_alive()).map(|daemon| daemon.process.pid)
 }
 
-/// Tells whether the end of a member is not recorded: its process is gone, and no daemon runs.
-pub(crate) fn ended_unnoticed(roster: &Roster, member: &RosterMember) -> bool {
-    daemon_pid(roster).is_none() && is_gone(roster, member)
+/// Tells whether a member runs, as far as roster and processes tell.
+pub(crate) fn runs(roster: &Roster, member: &RosterMember) -> bool {
+    !member.status.is_ended() && (daemon_pid(roster).is_some() || has_process(roster, member))
 }
 
-/// Tells whether the process of a member is gone that the roster shows as running. Says nothing about the daemon: callers
-/// that ask about many members look at the daemon once.
-pub(crate) fn is_gone(roster: &Roster, member: &RosterMember) -> bool {
-    if member.status.is_ended() {
-        return false;
-    }
+/// Returns the members that run, as far as roster and processes tell.
+pub(crate) fn running(roster: &Roster) -> Vec<&RosterMember> {
+    let has_daemon = daemon_pid(roster).is_some();
+    let runs =
+        |member: &&RosterMember| !member.status.is_ended() && (has_daemon || has_process(roster, member));
+    roster.members.iter().filter(runs).collect()
+}
+
+/// Tells whether the process of a member is there. A daemon that runs records in a moment that it is gone.
+fn has_process(roster: &Roster, member: &RosterMember) -> bool {
     // A worker began in the same boot as the daemon that last ran, or that daemon would have recorded its end.
     let boot_id = match &roster.daemon {
         Some(daemon) => Ok(daemon.process.boot_id.clone()),
         None => boot_id(),
     };
     match (member.pid, member.start_ticks, boot_id) {
-        (Some(pid), Some(start_ticks), Ok(boot_id)) => !Identity { pid, start_ticks, boot_id }.is_alive(),
-        (Some(_), Some(_), Err(_)) => false,
-        _ => true,
+        (Some(pid), Some(start_ticks), Ok(boot_id)) => Identity { pid, start_ticks, boot_id }.is_alive(),
+        (Some(_), Some(_), Err(_)) => true,
+        _ => false,
     }
 }
 
@@ -234,8 +224,7 @@ pub(crate) mod tests {
         gone["start_ticks"] = json!(1);
         let (_scratch, dir) = team(&json!([member("here", "idle"), gone, member("ended", "shutdown")]));
         let roster = load(&dir).unwrap();
-        let unnoticed: Vec<bool> =
-            roster.members.iter().map(|member| ended_unnoticed(&roster, member)).collect();
-        assert_eq!(unnoticed, [false, true, false]);
+        let runs: Vec<bool> = roster.members.iter().map(|member| runs(&roster, member)).collect();
+        assert_eq!((runs, running(&roster).len()), (vec![true, false, false], 1));
     }
 }

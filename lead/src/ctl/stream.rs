@@ -5,6 +5,7 @@ use teamd_shared::team_dir::{TeamDir, TeamPath};
 
 use super::args::Range;
 use super::context::{Context, block_on};
+use super::escape;
 use super::tail::Tail;
 use super::wake::Wake;
 use crate::error::{CommandError, CommandResult};
@@ -14,12 +15,9 @@ use crate::exit_code::ExitCode;
 pub(super) struct Stream {
     /// The file.
     pub(super) at: TeamPath,
-    /// A record for people.
-    pub(super) human: fn(&[u8]) -> String,
-    /// A record for programs.
-    pub(super) json: fn(&[u8]) -> Value,
-    /// Whether an empty line, or one that is not whole yet, is a record too (a log).
-    pub(super) plain: bool,
+    /// A record for people; none for a log, which is shown as it is: an empty line is a record too, and one that is not whole
+    /// yet.
+    pub(super) human: Option<fn(&[u8]) -> String>,
 }
 
 impl Stream {
@@ -45,14 +43,13 @@ impl Stream {
         range: &Range,
         missing: Option<CommandError>,
     ) -> CommandResult {
-        let (out, path) = (&context.out, dir.path(&self.at));
+        let out = &context.out;
         // Watched first, then read: what is written in between is seen.
-        let folder = path.parent().unwrap_or(dir.root());
-        let mut wake = range.follow.then(|| Wake::new(folder, context.settings.poll));
+        let mut wake = range.follow.then(|| Wake::new(dir, &self.at, context.settings.poll));
         let mut tail = Tail::new(dir, self.at.clone());
         match (tail.begin(range.last, self.counts())?, missing) {
             (false, _) if range.follow => {
-                out.note(format_args!("waiting for {} to appear", path.display()));
+                out.note(format_args!("waiting for {} to appear", dir.path(&self.at).display()));
             }
             (false, Some(missing)) => return Err(missing),
             _ => {}
@@ -61,20 +58,20 @@ impl Stream {
         while !range.follow || !out.closed() {
             let mut lines = tail.read()?;
             let end = lines.is_empty();
-            if end && self.plain && !range.follow {
+            if end && self.human.is_none() && !range.follow {
                 lines.extend(Some(tail.rest()?).filter(|rest| !rest.is_empty()));
             }
-            lines.retain(|line| self.plain || !is_blank(line));
+            lines.retain(|line| self.counts()(line));
             shown += lines.len();
             if !out.is_json() {
-                self.print(context, &lines.iter().map(|line| (self.human)(line) + "\n").collect::<String>())?;
+                self.print(context, &lines)?;
             } else if range.follow {
-                lines.iter().try_for_each(|line| out.json(&(self.json)(line)))?;
+                lines.iter().try_for_each(|line| out.json(&self.json(line)))?;
             } else {
-                records.extend(lines.iter().map(|line| (self.json)(line)));
+                records.extend(lines.iter().map(|line| self.json(line)));
             }
             match &mut wake {
-                Some(wake) if end => wake.changed(self.at.file_name()).await,
+                Some(wake) if end => wake.changed().await,
                 None if end => break,
                 _ => {}
             }
@@ -90,13 +87,23 @@ impl Stream {
         Ok(ExitCode::Done)
     }
 
-    /// A log stays as it is.
-    fn print(&self, context: &Context, text: &str) -> Result<(), CommandError> {
-        if self.plain { context.out.text(text) } else { context.out.wrapped(text) }
+    fn print(&self, context: &Context, lines: &[Vec<u8>]) -> Result<(), CommandError> {
+        let shown =
+            |human: &dyn Fn(&[u8]) -> String| lines.iter().map(|line| human(line) + "\n").collect::<String>();
+        match self.human {
+            Some(human) => context.out.wrapped(&shown(&human)),
+            None => {
+                context.out.text(shown(&|line| escape::text(&String::from_utf8_lossy(line)).into_owned()))
+            }
+        }
+    }
+
+    fn json(&self, line: &[u8]) -> Value {
+        if self.human.is_some() { as_it_stands(line) } else { json!({"line": String::from_utf8_lossy(line)}) }
     }
 
     fn counts(&self) -> fn(&[u8]) -> bool {
-        if self.plain { |_| true } else { |line| !is_blank(line) }
+        if self.human.is_none() { |_| true } else { |line| !line.trim_ascii().is_empty() }
     }
 }
 
@@ -105,8 +112,4 @@ pub(super) fn as_it_stands(line: &[u8]) -> Value {
     serde_json::from_slice(line).unwrap_or_else(
         |error| json!({"malformed": {"line": String::from_utf8_lossy(line), "reason": error.to_string()}}),
     )
-}
-
-fn is_blank(line: &[u8]) -> bool {
-    line.trim_ascii().is_empty()
 }

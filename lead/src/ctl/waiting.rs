@@ -2,12 +2,13 @@
 //! same, and joins it. The waiting ends with a timeout and with Ctrl-C; neither ends the request.
 
 use std::collections::{BTreeMap, HashMap};
+use std::fmt::Display;
 use std::time::Duration;
 
 use teamd_shared::control::{Command, Done, Refusal, RefusalCode};
 use teamd_shared::id::{Ids, RandomIds};
 use teamd_shared::team_dir::TeamDir;
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::signal::unix::{SignalKind, signal};
 
 use super::output::Output;
 use super::roster;
@@ -18,60 +19,56 @@ use crate::exit_code::ExitCode;
 /// Between two attempts to reach the next daemon, at first and at last.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
-/// Ctrl-C, caught from the moment in which a command begins.
-#[derive(Debug)]
-pub(super) struct CtrlC(Signal);
+/// Why the waiting ended before there was an answer. What is waited for goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Early {
+    /// The time is over.
+    TimedOut,
+    /// Ctrl-C.
+    Interrupted,
+}
 
-impl CtrlC {
-    /// Begins to catch it. Must be called within the runtime.
-    ///
-    /// # Errors
-    /// [`ExitCode::Failed`] if the system refuses.
-    pub(super) fn catch() -> Result<Self, CommandError> {
-        let refused = |error| CommandError::new(ExitCode::Failed, format!("cannot catch Ctrl-C: {error}"));
-        signal(SignalKind::interrupt()).map(Self).map_err(refused)
-    }
-
-    /// Returns when it comes.
-    pub(super) async fn came(&mut self) {
-        if self.0.recv().await.is_none() {
-            std::future::pending().await
-        }
+impl Early {
+    /// Makes the error: `late` says what is not done in time, `hint` how it goes on.
+    pub(crate) fn error(self, name: impl Display, late: String, hint: impl Into<String>) -> CommandError {
+        let error = match self {
+            Self::TimedOut => CommandError::new(ExitCode::TimedOut, late),
+            Self::Interrupted => CommandError::new(
+                ExitCode::Interrupted,
+                format!("interrupted: the waiting for {name} was ended"),
+            ),
+        };
+        error.hint(hint)
     }
 }
 
-/// How to wait.
-pub(super) struct Waiting<'a> {
+/// Waits for something, until the time is over (none: without an end) or the person presses Ctrl-C.
+///
+/// # Errors
+/// As what is waited for, or [`ExitCode::Failed`] if Ctrl-C cannot be caught.
+pub(crate) async fn within<T>(
+    timeout: Option<Duration>,
+    work: impl Future<Output = Result<T, CommandError>>,
+) -> Result<Result<T, Early>, CommandError> {
+    let refused = |error| CommandError::new(ExitCode::Failed, format!("cannot catch Ctrl-C: {error}"));
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(refused)?;
+    tokio::select! {
+        // What is there already counts, whatever else is.
+        biased;
+        done = work => done.map(Ok),
+        Some(()) = interrupt.recv() => Ok(Err(Early::Interrupted)),
+        () = tokio::time::sleep(timeout.unwrap_or(Duration::MAX)) => Ok(Err(Early::TimedOut)),
+    }
+}
+
+/// Gives commands to the daemon, and waits for their answers.
+pub(super) struct Caller<'a> {
     /// The team.
     pub(super) dir: &'a TeamDir,
     /// Where to say that the daemon is gone.
     pub(super) out: &'a Output,
     /// How long; none: without an end.
     pub(super) timeout: Option<Duration>,
-}
-
-/// How the waiting ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Waited {
-    /// Every command is answered.
-    Answered,
-    /// The time is over.
-    TimedOut,
-    /// Ctrl-C.
-    Interrupted,
-}
-
-/// How the waiting for one command ended.
-#[derive(Debug, PartialEq)]
-pub(super) enum One {
-    /// It is done.
-    Done(Done),
-    /// It is not done, and will not be.
-    Refused(Refusal),
-    /// The time is over.
-    TimedOut,
-    /// Ctrl-C.
-    Interrupted,
 }
 
 /// The answer to one of several commands.
@@ -85,20 +82,18 @@ pub(super) struct CommandAnswer {
     pub(super) said_again: bool,
 }
 
-impl Waiting<'_> {
+impl Caller<'_> {
     /// Gives one command, and waits for its answer.
     ///
     /// # Errors
     /// As [`Client::connect`].
-    pub(super) async fn one(&self, command: Command) -> Result<One, CommandError> {
-        let mut answer = None;
-        let waited = self.all(CtrlC::catch()?, vec![command], |it| answer = Some(it.result)).await?;
-        Ok(match (answer, waited) {
-            (Some(Ok(done)), _) => One::Done(done),
-            (Some(Err(refusal)), _) => One::Refused(refusal),
-            (None, Waited::Interrupted) => One::Interrupted,
-            (None, Waited::TimedOut | Waited::Answered) => One::TimedOut,
-        })
+    pub(super) async fn one(
+        &self,
+        command: Command,
+    ) -> Result<Result<Result<Done, Refusal>, Early>, CommandError> {
+        let mut answer = Err(Early::TimedOut);
+        let waited = self.all(vec![command], |it| answer = Ok(it.result)).await?;
+        Ok(waited.and(answer))
     }
 
     /// Gives several commands, and hands over each answer when it comes.
@@ -107,17 +102,10 @@ impl Waiting<'_> {
     /// As [`Client::connect`].
     pub(super) async fn all(
         &self,
-        mut interrupt: CtrlC,
         commands: Vec<Command>,
         answered: impl FnMut(CommandAnswer),
-    ) -> Result<Waited, CommandError> {
-        tokio::select! {
-            // An answer that is there already counts, whatever else is.
-            biased;
-            answered = self.follow(commands, answered) => answered.map(|()| Waited::Answered),
-            () = interrupt.came() => Ok(Waited::Interrupted),
-            () = elapsed(self.timeout) => Ok(Waited::TimedOut),
-        }
+    ) -> Result<Result<(), Early>, CommandError> {
+        within(self.timeout, self.follow(commands, answered)).await
     }
 
     async fn follow(
@@ -203,14 +191,6 @@ async fn ask(
     Ok(())
 }
 
-/// Returns after this time; never if there is none.
-pub(super) async fn elapsed(timeout: Option<Duration>) {
-    match timeout {
-        Some(timeout) => tokio::time::sleep(timeout).await,
-        None => std::future::pending().await,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::output::tests::captured;
@@ -249,7 +229,7 @@ mod tests {
     fn the_next_daemon_is_told_the_same_of_what_is_not_answered() {
         let (_scratch, dir) = scratch();
         let (out, _, stderr) = captured(false);
-        let waiting = Waiting { dir: &dir, out: &out, timeout: Some(Duration::from_secs(20)) };
+        let caller = Caller { dir: &dir, out: &out, timeout: Some(Duration::from_secs(20)) };
         runtime().block_on(async {
             let first = Listener::bind(&dir).unwrap();
             let daemons = async {
@@ -266,9 +246,9 @@ mod tests {
             };
             let mut answers = vec![];
             let commands = vec![shutdown("alice"), shutdown("bob")];
-            let wait = waiting.all(CtrlC::catch().unwrap(), commands, |answer| answers.push(answer));
+            let wait = caller.all(commands, |answer| answers.push(answer));
             let ((), waited) = tokio::join!(daemons, wait);
-            assert_eq!(waited, Ok(Waited::Answered));
+            assert_eq!(waited, Ok(Ok(())));
             let answer = |index, said_again| CommandAnswer { index, result: Ok(ended()), said_again };
             assert_eq!(answers, [answer(1, false), answer(0, true)]);
         });
@@ -279,7 +259,7 @@ mod tests {
     fn a_command_whose_id_is_taken_is_said_again_under_another_one() {
         let (_scratch, dir) = scratch();
         let (out, ..) = captured(false);
-        let waiting = Waiting { dir: &dir, out: &out, timeout: Some(Duration::from_secs(20)) };
+        let caller = Caller { dir: &dir, out: &out, timeout: Some(Duration::from_secs(20)) };
         runtime().block_on(async {
             let listener = Listener::bind(&dir).unwrap();
             let daemon = async {
@@ -291,8 +271,8 @@ mod tests {
                 assert!(matches!(command, Command::Shutdown(order) if order.request_id != id(7)));
                 peer.send(&Reply { tag, result: Ok(ended()) }).await.unwrap();
             };
-            let ((), done) = tokio::join!(daemon, waiting.one(shutdown("alice")));
-            assert_eq!(done, Ok(One::Done(ended())));
+            let ((), done) = tokio::join!(daemon, caller.one(shutdown("alice")));
+            assert_eq!(done, Ok(Ok(Ok(ended()))));
         });
     }
 
@@ -300,15 +280,15 @@ mod tests {
     fn a_timeout_ends_the_waiting_with_a_daemon_that_is_silent_and_with_none() {
         let (_scratch, dir) = scratch();
         let (out, ..) = captured(false);
-        let waiting = Waiting { dir: &dir, out: &out, timeout: Some(Duration::from_millis(50)) };
+        let caller = Caller { dir: &dir, out: &out, timeout: Some(Duration::from_millis(50)) };
         runtime().block_on(async {
             let listener = Listener::bind(&dir).unwrap();
-            let (waited, peer) = tokio::join!(waiting.one(shutdown("alice")), accept(&listener));
-            assert_eq!(waited, Ok(One::TimedOut));
+            let (waited, peer) = tokio::join!(caller.one(shutdown("alice")), accept(&listener));
+            assert_eq!(waited, Ok(Err(Early::TimedOut)));
             drop(peer);
             let gone = async { drop((accept(&listener).await, listener)) };
-            let (waited, ()) = tokio::join!(waiting.one(shutdown("alice")), gone);
-            assert_eq!(waited, Ok(One::TimedOut));
+            let (waited, ()) = tokio::join!(caller.one(shutdown("alice")), gone);
+            assert_eq!(waited, Ok(Err(Early::TimedOut)));
         });
     }
 }

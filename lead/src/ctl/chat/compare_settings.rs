@@ -11,15 +11,12 @@ use super::target::LeadOptions;
 use crate::error::CommandError;
 use crate::exit_code::ExitCode;
 
-/// The result.
+/// A difference of which the person is told.
 #[derive(Debug, PartialEq)]
-pub(super) enum Comparison {
-    /// No difference matters.
-    Same,
-    /// The person is told of a difference, and what to do about it.
-    Note { note: String, hint: String },
-    /// The agent is started again, for the reason in the note.
-    Restart { note: String },
+pub(super) struct Difference {
+    pub(super) note: String,
+    /// What to do about it; none: the agent is started again.
+    pub(super) hint: Option<String>,
 }
 
 /// The options and settings of the command.
@@ -34,14 +31,14 @@ pub(super) struct RequestedSettings<'a> {
     pub(super) differing: Vec<String>,
 }
 
-/// Compares them.
+/// Compares them, and returns a difference that matters.
 ///
 /// # Errors
 /// [`ExitCode::Conflict`] if only another incarnation could have what the options ask for.
 pub(super) fn compare(
     member: &RosterMember,
     asked: &RequestedSettings<'_>,
-) -> Result<Comparison, CommandError> {
+) -> Result<Option<Difference>, CommandError> {
     let name = &member.name;
     let model = asked.model.as_ref().filter(|model| !is_of(member, model));
     let workspace = asked.options.workspace.as_ref().filter(|named| **named != member.workspace);
@@ -52,9 +49,8 @@ pub(super) fn compare(
     match (failed, model, workspace) {
         (Some(failed), model, _) if only_service && (model.is_some() || !asked.differing.is_empty()) => {
             let with = model.map_or_else(|| with(&asked.differing), |model| format!("the model {model}"));
-            Ok(Comparison::Restart {
-                note: format!("{name} could not go on: {failed}; it is started again with {with}"),
-            })
+            let note = format!("{name} could not go on: {failed}; it is started again with {with}");
+            Ok(Some(Difference { note, hint: None }))
         }
         (_, Some(model), _) => refused(
             format!(
@@ -71,10 +67,10 @@ pub(super) fn compare(
             format!("{name} runs already: --fresh would begin no new conversation"),
             format!("{} begins one; without --fresh its conversation continues", again()),
         ),
-        _ if !asked.differing.is_empty() => Ok(Comparison::Note {
+        _ if !asked.differing.is_empty() => Ok(Some(Difference {
             note: format!("{name} was not started with {}", with(&asked.differing)),
-            hint: format!("{} continues with the settings here", again()),
-        }),
+            hint: Some(format!("{} continues with the settings here", again())),
+        })),
         _ => Ok(scripted(member, asked)),
     }
 }
@@ -90,18 +86,15 @@ fn with(variables: &[String]) -> String {
 }
 
 /// A lead agent that was started without a key has the built-in model.
-fn scripted(member: &RosterMember, asked: &RequestedSettings<'_>) -> Comparison {
+fn scripted(member: &RosterMember, asked: &RequestedSettings<'_>) -> Option<Difference> {
     let name = &member.name;
-    let usual = asked.usual.as_ref().filter(|usual| **usual != ModelSpec::script());
-    match usual.filter(|_| member.model == "script" && asked.model.is_none()) {
-        Some(usual) => Comparison::Note {
-            note: format!("{name} runs the built-in `script` model, but the settings here name {usual}"),
-            hint: format!(
-                "`teamctl shutdown {name}`, then `teamctl chat --model {usual}` continues with that model"
-            ),
-        },
-        None => Comparison::Same,
-    }
+    let usual = asked.usual.as_ref().filter(|usual| **usual != ModelSpec::script())?;
+    (member.model == "script" && asked.model.is_none()).then(|| Difference {
+        note: format!("{name} runs the built-in `script` model, but the settings here name {usual}"),
+        hint: Some(format!(
+            "`teamctl shutdown {name}`, then `teamctl chat --model {usual}` continues with that model"
+        )),
+    })
 }
 
 #[cfg(test)]
@@ -119,7 +112,7 @@ mod tests {
         member: &RosterMember,
         options: &LeadOptions,
         differing: &[&str],
-    ) -> Result<Comparison, CommandError> {
+    ) -> Result<Option<Difference>, CommandError> {
         let model = options.model.as_ref().map(|model| model.parse().unwrap());
         let usual = Some("anthropic".parse().unwrap());
         let differing = differing.iter().map(|name| (*name).to_owned()).collect();
@@ -139,7 +132,7 @@ mod tests {
             model("anthropic"),
             LeadOptions { workspace: Some("/w".to_owned()), ..LeadOptions::default() },
         ] {
-            assert_eq!(compared(&lead, &options, &[]), Ok(Comparison::Same), "{options:?}");
+            assert_eq!(compared(&lead, &options, &[]), Ok(None), "{options:?}");
         }
     }
 
@@ -166,16 +159,14 @@ mod tests {
             (LeadOptions::default(), &["ANTHROPIC_API_KEY"][..], "the ANTHROPIC_API_KEY that is set here"),
             (model("openai:m2"), &[], "the model openai:m2"),
         ] {
-            let Ok(Comparison::Restart { note }) = compared(&failed, &options, differing) else { panic!() };
+            let Ok(Some(Difference { note, hint: None })) = compared(&failed, &options, differing) else {
+                panic!()
+            };
             assert!(note.contains("refuses the key") && note.ends_with(with), "{note}");
         }
-        assert_eq!(
-            compared(&failed, &LeadOptions::default(), &[]),
-            Ok(Comparison::Same),
-            "the same would fail again"
-        );
+        assert_eq!(compared(&failed, &LeadOptions::default(), &[]), Ok(None), "the same would fail again");
         let works = lead("working", "thinking", "anthropic:m1");
-        let Ok(Comparison::Note { note, .. }) =
+        let Ok(Some(Difference { note, hint: Some(_) })) =
             compared(&works, &LeadOptions::default(), &["TEAM_CA", "HTTP_PROXY"])
         else {
             panic!()
@@ -186,7 +177,10 @@ mod tests {
     #[test]
     fn a_key_that_the_built_in_model_does_not_use_is_told() {
         let scripted = lead("idle", "", "script");
-        assert!(matches!(compared(&scripted, &LeadOptions::default(), &[]), Ok(Comparison::Note { .. })));
-        assert_eq!(compared(&scripted, &model("script"), &[]), Ok(Comparison::Same));
+        assert!(matches!(
+            compared(&scripted, &LeadOptions::default(), &[]),
+            Ok(Some(Difference { hint: Some(_), .. }))
+        ));
+        assert_eq!(compared(&scripted, &model("script"), &[]), Ok(None));
     }
 }

@@ -15,7 +15,6 @@ use teamd_shared::team_dir::{DirError, TeamDir, TeamPath};
 use teamd_shared::transcript::Entry;
 
 use crate::client::is_locked;
-use crate::ctl::commands::send::runs;
 use crate::ctl::roster;
 use crate::ctl::tail::Tail;
 use crate::ctl::wake::Wake;
@@ -39,7 +38,7 @@ pub(super) struct Follower<'d> {
     transcript: Tail<'d>,
     journal: Tail<'d>,
     plans: BTreeMap<RequestId, Request>,
-    wakes: [(Wake, TeamPath); 3],
+    wakes: [Wake; 3],
 }
 
 impl<'d> Follower<'d> {
@@ -55,7 +54,7 @@ impl<'d> Follower<'d> {
     ) -> Result<Self, CommandError> {
         // Watched before it is read: a line that is written in between is seen.
         let wakes = [TeamPath::transcript(name), TeamPath::live(name), TeamPath::config()]
-            .map(|at| (Wake::new(dir.path(&at).parent().unwrap_or(dir.root()), poll), at));
+            .map(|at| Wake::new(dir, &at, poll));
         let mut transcript = Tail::new(dir, TeamPath::transcript(name));
         transcript.begin(Some(last), |line| !line.trim_ascii().is_empty())?;
         let mut journal = Tail::new(dir, TeamPath::journal());
@@ -65,11 +64,11 @@ impl<'d> Follower<'d> {
 
     /// Returns when a file may have changed, at the latest after a second. Dropping the future loses nothing.
     pub(super) async fn changed(&mut self) {
-        let [(transcript, a), (live, b), (roster, c)] = &mut self.wakes;
+        let [transcript, live, roster] = &mut self.wakes;
         tokio::select! {
-            () = transcript.changed(a.file_name()) => {}
-            () = live.changed(b.file_name()) => {}
-            () = roster.changed(c.file_name()) => {}
+            () = transcript.changed() => {}
+            () = live.changed() => {}
+            () = roster.changed() => {}
         }
     }
 
@@ -146,7 +145,7 @@ impl<'d> Follower<'d> {
     /// If the roster cannot be read.
     pub(super) fn member(&self) -> Result<Option<(RosterMember, bool)>, CommandError> {
         let roster = roster::load(self.dir)?;
-        Ok(roster.member(&self.name).map(|member| (member.clone(), runs(&roster, member))))
+        Ok(roster.member(&self.name).map(|member| (member.clone(), roster::runs(&roster, member))))
     }
 
     /// Returns what is to be expected of the agent, and with `all` of its whole team.
@@ -161,7 +160,7 @@ impl<'d> Follower<'d> {
     }
 
     fn state(&self, roster: &Roster, member: &RosterMember) -> Result<MemberState, CommandError> {
-        let status = if runs(roster, member) || member.status.is_ended() {
+        let status = if roster::runs(roster, member) || member.status.is_ended() {
             member.status
         } else {
             MemberStatus::Crashed

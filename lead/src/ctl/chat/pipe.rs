@@ -17,7 +17,7 @@ use crate::ctl::context::{Context, block_on};
 use crate::ctl::output::paint;
 use crate::ctl::render::{BAD, DIM};
 use crate::ctl::stream::as_it_stands;
-use crate::ctl::waiting::CtrlC;
+use crate::ctl::waiting::within;
 use crate::ctl::{clock, escape, text};
 use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
@@ -93,25 +93,12 @@ impl<'a> Pipe<'a> {
     }
 
     async fn wait(mut self) -> CommandResult {
-        let mut interrupt = CtrlC::catch()?;
-        let name = self.options.target.name.clone();
-        let timeout = self.options.timeout;
-        // Without a timeout: longer than any machine runs.
-        let deadline = tokio::time::sleep(timeout.unwrap_or(Duration::MAX));
-        tokio::select! {
-            biased;
-            ended = self.follow() => ended,
-            () = interrupt.came() => {
-                let message = format!("interrupted: no longer waiting for {name}");
-                Err(CommandError::new(ExitCode::Interrupted, message)
-                    .hint(format!("{name} goes on; `teamctl interrupt {name}` interrupts its turn")))
-            }
-            () = deadline => {
-                let time = clock::span(timeout.unwrap_or_default().as_secs_f64());
-                Err(CommandError::new(ExitCode::TimedOut, format!("the work is not done after {time}"))
-                    .hint(format!("it goes on; `teamctl attach {name}` shows it")))
-            }
-        }
+        let (name, timeout) = (&self.options.target.name, self.options.timeout);
+        within(timeout, self.follow()).await?.map_err(|early| {
+            let time = clock::span(timeout.unwrap_or_default().as_secs_f64());
+            let hint = format!("{name} goes on: `teamctl attach {name}` shows it, `teamctl interrupt {name}` interrupts its turn");
+            early.error(name, format!("the work is not done after {time}"), hint)
+        })
     }
 
     async fn follow(&mut self) -> CommandResult {

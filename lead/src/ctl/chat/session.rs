@@ -3,6 +3,7 @@
 mod look;
 mod plans;
 
+use std::io;
 use std::time::Duration;
 
 use teamd_shared::member::Waiting;
@@ -68,11 +69,12 @@ struct Session<'a> {
 /// If the agent cannot be reached, or the terminal cannot be used.
 pub(super) async fn run(context: &Context, dir: &TeamDir, options: &ChatOptions) -> CommandResult {
     let target = &options.target;
-    let signals = signals()?;
+    let refused =
+        |error: io::Error| CommandError::new(ExitCode::Failed, format!("cannot use the terminal: {error}"));
+    let signals = signals().map_err(refused)?;
     // A teammate that has ended is only shown, until something is sent.
     let begun = target.is_lead() && target.ensure(context, dir, false).await?;
     target.running(dir)?;
-    let refused = |error| CommandError::new(ExitCode::Failed, format!("cannot use the terminal: {error}"));
     let (keyboard, screen) = Keyboard::open().map_err(refused)?;
     let mut session = Session {
         context: context.elsewhere()(output(&screen)),
@@ -102,19 +104,12 @@ pub(super) async fn run(context: &Context, dir: &TeamDir, options: &ChatOptions)
     ended
 }
 
-/// Catches Ctrl-C, SIGCONT (after Ctrl-Z), SIGTERM and SIGHUP: each leaves the terminal as it was.
-fn signals() -> Result<[Signal; 4], CommandError> {
-    let catch = |kind| {
-        signal(kind)
-            .map_err(|error| CommandError::new(ExitCode::Failed, format!("cannot catch signals: {error}")))
-    };
+/// Catches SIGINT, SIGCONT (after Ctrl-Z), SIGTERM and SIGHUP: each leaves the terminal as it was.
+fn signals() -> io::Result<[Signal; 4]> {
     let resume = SignalKind::from_raw(nix::libc::SIGCONT);
-    Ok([
-        catch(SignalKind::interrupt())?,
-        catch(resume)?,
-        catch(SignalKind::terminate())?,
-        catch(SignalKind::hangup())?,
-    ])
+    let [interrupt, resume, terminate, hang_up] =
+        [SignalKind::interrupt(), resume, SignalKind::terminate(), SignalKind::hangup()].map(signal);
+    Ok([interrupt?, resume?, terminate?, hang_up?])
 }
 
 /// Prints above the prompt, in the words of the prompt.
@@ -278,7 +273,7 @@ impl Session<'_> {
             self.put_off();
         } else if self.awaits || self.view.in_turn() {
             let name = self.target.name.clone();
-            self.carry_out(Command::Interrupt(args::Interrupt { name })).await;
+            self.carry_out(Command::Interrupt(args::Teammate { name })).await;
         } else {
             self.context.out.hint("no turn is running; /quit or Ctrl-D leaves");
         }

@@ -5,7 +5,6 @@ use std::time::Duration;
 use teamd_shared::clock;
 use teamd_shared::config::RosterMember;
 use teamd_shared::control::{Command, Done, ShutdownOrder, SpawnOrder};
-use teamd_shared::delivery::Delivery;
 use teamd_shared::environment::Environment;
 use teamd_shared::id::{Ids, RandomIds};
 use teamd_shared::inbox::append;
@@ -17,12 +16,12 @@ use teamd_shared::terms::TermsPatch;
 use teamd_shared::terms::resolve::{SpawnRequest, model_of_key, resolve};
 use uuid::Uuid;
 
-use super::compare_settings::{self, Comparison};
+use super::compare_settings::{self, Difference};
 use crate::client::{Client, is_locked, not_running, unexpected};
-use crate::ctl::commands::send::{delivery, ended_meanwhile, runs, unsure};
+use crate::ctl::commands::send::{delivery, undelivered};
 use crate::ctl::commands::spawn;
 use crate::ctl::context::Context;
-use crate::ctl::waiting::{One, Waiting};
+use crate::ctl::waiting::Caller;
 use crate::ctl::{escape, roster};
 use crate::error::CommandError;
 use crate::exit_code::ExitCode;
@@ -76,7 +75,7 @@ impl ChatTarget {
         let roster = roster::load(dir)?;
         let member = match (roster.member(&self.name), &self.start) {
             (None, None) => return Err(roster::unknown(&self.name)),
-            (member, _) => member.filter(|member| runs(&roster, member)),
+            (member, _) => member.filter(|member| roster::runs(&roster, member)),
         };
         Ok(member.cloned())
     }
@@ -141,11 +140,7 @@ impl ChatTarget {
         let message =
             Message::new(id, USER, self.name.as_str(), clock::wall(), Body::Message).with_content(text);
         let at = append(dir, &self.name, &message, context.settings.durability)?;
-        match delivery(dir, to, at) {
-            Delivery::Sent => Ok(id),
-            Delivery::Waits => Err(ended_meanwhile(&self.name)),
-            Delivery::Unknown(doubt) => Err(unsure(&self.name, id, &doubt)),
-        }
+        undelivered(&self.name, id, &delivery(dir, to, at)).map_or(Ok(id), Err)
     }
 }
 
@@ -179,18 +174,10 @@ async fn compare(
         _ => Vec::new(),
     };
     let asked = compare_settings::RequestedSettings { options, model, usual: usual_model, differing };
-    match compare_settings::compare(member, &asked)? {
-        Comparison::Same => Ok(true),
-        Comparison::Note { note, hint } => {
-            context.out.note(escape::line(&note));
-            context.out.hint(hint);
-            Ok(true)
-        }
-        Comparison::Restart { note } => {
-            context.out.note(escape::line(&note));
-            Ok(false)
-        }
-    }
+    let Some(Difference { note, hint }) = compare_settings::compare(member, &asked)? else { return Ok(true) };
+    context.out.note(escape::line(&note));
+    hint.iter().for_each(|hint| context.out.hint(hint));
+    Ok(hint.is_some())
 }
 
 /// Returns the order that would start the lead agent here if nothing was asked for.
@@ -224,19 +211,13 @@ async fn shut_down(context: &Context, dir: &TeamDir, name: &Name) -> Result<(), 
         wait: true,
     };
     let timeout = Some(context.settings.shutdown_timeout);
-    let hint = format!("`teamctl status {name}` shows what it does");
-    match (Waiting { dir, out: &context.out, timeout }).one(Command::Shutdown(order)).await? {
-        One::Done(Done::Ended { .. }) => Ok(()),
-        One::Done(Done::Rejected { reason, .. }) => Err(CommandError::new(ExitCode::Rejected, reason)),
-        One::Done(other) => Err(unexpected(&other)),
-        One::Refused(refusal) => Err(refusal.into()),
-        One::TimedOut => {
-            Err(CommandError::new(ExitCode::TimedOut, format!("{name} has not shut down yet")).hint(hint))
+    match (Caller { dir, out: &context.out, timeout }).one(Command::Shutdown(order)).await? {
+        Ok(Ok(Done::Ended { .. })) => Ok(()),
+        Ok(Ok(Done::Rejected { reason, .. })) => Err(CommandError::new(ExitCode::Rejected, reason)),
+        Ok(answer) => Err(unexpected(&answer?)),
+        Err(early) => {
+            let hint = format!("`teamctl status {name}` shows what it does");
+            Err(early.error(name, format!("{name} has not shut down yet"), hint))
         }
-        One::Interrupted => Err(CommandError::new(
-            ExitCode::Interrupted,
-            format!("interrupted: no longer waiting for {name}"),
-        )
-        .hint(hint)),
     }
 }

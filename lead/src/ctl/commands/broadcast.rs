@@ -1,19 +1,17 @@
 //! `teamctl broadcast`: appends one message to the inbox of every teammate that runs, several at once.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::{iter, panic, thread};
+use std::{panic, thread};
 
 use serde_json::json;
 use teamd_shared::clock;
 use teamd_shared::config::RosterMember;
-use teamd_shared::delivery::{Delivery, Doubt};
 use teamd_shared::id::{Ids, RandomIds};
 use teamd_shared::inbox::{AppendError, Appended, append};
 use teamd_shared::message::{ALL, Body, LEAD, Message};
 use teamd_shared::name::Name;
 
-use super::send::{delivery, ended_meanwhile, running, unsure};
+use super::send::{delivery, undelivered};
 use crate::ctl::args::Broadcast;
 use crate::ctl::context::Context;
 use crate::ctl::{roster, text};
@@ -27,41 +25,34 @@ pub(in crate::ctl) fn run(context: &Context, args: &Broadcast) -> CommandResult 
     text::note_if_cut(context, &content, "message");
     let roster = roster::load(&dir)?;
     // The lead says this, and no member writes to itself.
-    let others: Vec<_> = running(&roster).into_iter().filter(|member| member.name != Name::lead()).collect();
+    let mut others = roster::running(&roster);
+    others.retain(|member| member.name != Name::lead());
     let id = RandomIds.message();
     let message = Message::new(id, LEAD, ALL, clock::wall(), Body::Broadcast).with_content(content);
     let durability = context.settings.durability;
-    let appended = to_each(others, |to| append(&dir, &to.name, &message, durability));
-    // One look for all of them; a closer one only at those who may have ended.
-    let now = roster::load(&dir);
-    let still_run: BTreeMap<&Name, u64> = match &now {
-        Ok(now) => running(now)
-            .into_iter()
-            .filter(|member| matches!(now.process_is_gone(member), Ok(false)))
-            .map(|member| (&member.name, member.spawned_seq))
-            .collect(),
-        Err(_) => BTreeMap::new(),
-    };
+    let appended = to_each(&others, |to| append(&dir, &to.name, &message, durability));
+    // One look for all of them; a closer one only at those that may have ended.
+    let now = roster::load(&dir).unwrap_or_default();
+    let still_run: BTreeMap<&Name, u64> = roster::running(&now)
+        .into_iter()
+        .filter(|member| matches!(now.process_is_gone(member), Ok(false)))
+        .map(|member| (&member.name, member.spawned_seq))
+        .collect();
     let (mut sent, mut codes) = (Vec::new(), Vec::new());
-    for (to, appended) in appended {
+    for (to, appended) in others.into_iter().zip(appended) {
         let name = &to.name;
-        let delivery = match (appended, &now) {
-            (Ok(_), Ok(_)) if still_run.get(name) == Some(&to.spawned_seq) => Ok(Delivery::Sent),
-            (Ok(appended), Ok(_)) => Ok(delivery(&dir, to, appended)),
-            (Ok(_), Err(error)) => Ok(Delivery::Unknown(Doubt::Unseen(error.to_string()))),
-            (Err(error), _) => Err(not_appended(name, error)),
+        let error = match appended {
+            Ok(_) if still_run.get(name) == Some(&to.spawned_seq) => None,
+            Ok(appended) => undelivered(name, id, &delivery(&dir, to, appended)),
+            Err(error) => Some(not_appended(name, error)),
         };
-        let error = match delivery {
-            Ok(Delivery::Sent) => {
-                sent.push(name);
-                continue;
+        match error {
+            None => sent.push(name),
+            Some(error) => {
+                context.out.error(&error);
+                codes.push(error.code());
             }
-            Ok(Delivery::Waits) => ended_meanwhile(name),
-            Ok(Delivery::Unknown(doubt)) => unsure(name, id, &doubt),
-            Err(error) => error,
-        };
-        context.out.error(&error);
-        codes.push(error.code());
+        }
     }
     if context.out.is_json() {
         context.out.json(&json!({"id": id, "to": sent}))?;
@@ -79,41 +70,30 @@ pub(in crate::ctl) fn run(context: &Context, args: &Broadcast) -> CommandResult 
 const AT_ONCE: usize = 16;
 
 /// Appends to the inbox of each, and returns what came of it, in their order.
-fn to_each<'m>(
-    members: Vec<&'m RosterMember>,
-    append: impl Fn(&'m RosterMember) -> Result<Appended, AppendError> + Sync,
-) -> Vec<(&'m RosterMember, Result<Appended, AppendError>)> {
-    let next = AtomicUsize::new(0);
-    let work = || {
-        let claimed = iter::repeat_with(|| next.fetch_add(1, Ordering::Relaxed));
-        let mine = claimed.map_while(|at| members.get(at).map(|member| (at, append(member))));
-        mine.collect::<Vec<_>>()
-    };
-    let mut outcomes = thread::scope(|scope| {
-        // Where the system refuses more threads, those that are there do it.
-        let helpers = (1..AT_ONCE.min(members.len()))
-            .map_while(|_| thread::Builder::new().spawn_scoped(scope, work).ok())
-            .collect::<Vec<_>>();
-        let mut outcomes = work();
-        for helper in helpers {
-            outcomes.extend(helper.join().unwrap_or_else(|panic| panic::resume_unwind(panic)));
-        }
-        outcomes
-    });
-    outcomes.sort_unstable_by_key(|(at, _)| *at);
-    members.iter().copied().zip(outcomes.into_iter().map(|(_, outcome)| outcome)).collect()
+fn to_each(
+    members: &[&RosterMember],
+    append: impl Fn(&RosterMember) -> Result<Appended, AppendError> + Sync,
+) -> Vec<Result<Appended, AppendError>> {
+    thread::scope(|scope| {
+        let each = members.chunks(members.len().div_ceil(AT_ONCE).max(1)).map(|some| {
+            let work = || some.iter().map(|member| append(member)).collect::<Vec<_>>();
+            // Where the system refuses another thread, this one does it.
+            thread::Builder::new().spawn_scoped(scope, work).map_err(|_| work())
+        });
+        let started: Vec<_> = each.collect();
+        let done = started.into_iter().flat_map(|started| match started {
+            Ok(thread) => thread.join().unwrap_or_else(|panic| panic::resume_unwind(panic)),
+            Err(done) => done,
+        });
+        done.collect()
+    })
 }
 
 /// Makes the error of a message that one of many did not get: the others have it.
 fn not_appended(name: &Name, error: AppendError) -> CommandError {
-    let alone = format!("to send it to {name} alone: `teamctl send {name} TEXT`");
-    match error {
-        AppendError::Short { .. } => CommandError::new(ExitCode::Failed, error.to_string())
-            .hint("free some space on the disk (or raise the quota)")
-            .hint(alone),
-        error if error.hint().is_some() => error.into(),
-        error => CommandError::from(error).hint(alone),
-    }
+    let error = CommandError::from(error);
+    CommandError::new(error.code(), error.message())
+        .hint(format!("to send it to {name} alone: `teamctl send {name} TEXT`"))
 }
 
 #[cfg(test)]
@@ -129,7 +109,7 @@ mod tests {
             .collect();
         // Comes to an end only if as many as that are at work together.
         let together = Barrier::new(AT_ONCE);
-        let outcomes = to_each(members.iter().collect(), |to| {
+        let outcomes = to_each(&members.iter().collect::<Vec<_>>(), |to| {
             together.wait();
             match to.name.as_str() {
                 "mate-7" => Err(AppendError::NoId),
@@ -137,9 +117,8 @@ mod tests {
             }
         });
         assert_eq!(outcomes.len(), members.len());
-        for (member, (to, outcome)) in members.iter().zip(outcomes) {
-            let name = to.name.as_str();
-            assert_eq!(to.name, member.name);
+        for (member, outcome) in members.iter().zip(outcomes) {
+            let name = member.name.as_str();
             match outcome {
                 Ok(appended) => assert_eq!(appended.len, name.len() as u64),
                 Err(error) => {
@@ -147,7 +126,7 @@ mod tests {
                 }
             }
         }
-        assert!(to_each(Vec::new(), |_| Err(AppendError::NoId)).is_empty());
+        assert!(to_each(&[], |_| Err(AppendError::NoId)).is_empty());
     }
 
     #[test]

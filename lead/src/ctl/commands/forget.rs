@@ -5,14 +5,14 @@ use teamd_shared::control::{Command, Done};
 use teamd_shared::team_dir::TeamPath;
 
 use crate::client::{Client, unexpected};
-use crate::ctl::args::Forget;
+use crate::ctl::args::Teammate;
 use crate::ctl::context::{Context, block_on};
 use crate::ctl::escape;
 use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
 
 /// Runs the command.
-pub(in crate::ctl) fn run(context: &Context, args: Forget) -> CommandResult {
+pub(in crate::ctl) fn run(context: &Context, args: Teammate) -> CommandResult {
     let dir = context.dir()?;
     block_on(async {
         let of_member = TeamPath::of_member(&args.name).into_iter();

@@ -8,7 +8,7 @@ use crate::ctl::args::{Inbox, Range};
 use crate::ctl::context::Context;
 use crate::ctl::render::message::message;
 use crate::ctl::roster;
-use crate::ctl::stream::{Stream, as_it_stands};
+use crate::ctl::stream::Stream;
 use crate::error::CommandResult;
 
 /// Runs the command.
@@ -21,5 +21,5 @@ pub(in crate::ctl) fn run(context: &Context, args: &Inbox) -> CommandResult {
         false => roster::find(&roster::load(&dir)?, owner).err(),
     };
     let range = Range { last: Some(args.last), follow: args.follow };
-    Stream { at, human: message, json: as_it_stands, plain: false }.show(context, &dir, &range, missing)
+    Stream { at, human: Some(message) }.show(context, &dir, &range, missing)
 }

@@ -5,13 +5,13 @@ use teamd_shared::clock::since_boot;
 use teamd_shared::control::Command;
 
 use crate::client::Client;
-use crate::ctl::args::Interrupt;
+use crate::ctl::args::Teammate;
 use crate::ctl::context::{Context, block_on};
 use crate::error::CommandResult;
 use crate::exit_code::ExitCode;
 
 /// Runs the command.
-pub(in crate::ctl) fn run(context: &Context, args: Interrupt) -> CommandResult {
+pub(in crate::ctl) fn run(context: &Context, args: Teammate) -> CommandResult {
     let dir = context.dir()?;
     block_on(async {
         // What it begins from now on is not meant.

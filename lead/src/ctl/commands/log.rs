@@ -1,11 +1,9 @@
 //! `teamctl log`: the log of a worker, or of the daemon.
 
-use serde_json::{Value, json};
 use teamd_shared::team_dir::TeamPath;
 
 use crate::ctl::args::Log;
 use crate::ctl::context::Context;
-use crate::ctl::escape;
 use crate::ctl::stream::Stream;
 use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
@@ -17,13 +15,5 @@ pub(in crate::ctl) fn run(context: &Context, args: &Log) -> CommandResult {
     let missing =
         CommandError::new(ExitCode::NotFound, format!("there is no log at {}", dir.path(&at).display()))
             .hint("`teamctl status` shows the teammates; `teamctl log teamd` shows the daemon's log");
-    Stream { at, human, json, plain: true }.show(context, &dir, &args.range, Some(missing))
-}
-
-fn human(line: &[u8]) -> String {
-    escape::text(&String::from_utf8_lossy(line)).into_owned()
-}
-
-fn json(line: &[u8]) -> Value {
-    json!({"line": String::from_utf8_lossy(line)})
+    Stream { at, human: None }.show(context, &dir, &args.range, Some(missing))
 }

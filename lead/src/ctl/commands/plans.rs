@@ -2,22 +2,21 @@
 
 use teamd_shared::request::{Kind, Payload, Request};
 
-use super::requests::{only, show};
+use super::requests::show;
 use crate::ctl::args::Plans;
 use crate::ctl::context::Context;
 use crate::ctl::table::{Cell, Table};
-use crate::ctl::{clock, journal, requests};
+use crate::ctl::{clock, requests};
 use crate::error::CommandResult;
 
 /// Runs the command.
 pub(in crate::ctl) fn run(context: &Context, args: &Plans) -> CommandResult {
     let dir = context.dir()?;
-    let mut known = match &args.id {
-        Some(prefix) => only(requests::find(&dir, prefix, Some(Kind::PlanApproval))?),
-        None => journal::fold(&dir)?.requests,
+    let mut plans = match &args.id {
+        Some(prefix) => vec![requests::find(&dir, prefix, Some(Kind::PlanApproval))?],
+        None => requests::recent(&dir)?,
     };
-    known.retain(|_, it| args.id.is_some() || it.kind == Kind::PlanApproval && it.is_pending());
-    let plans = requests::in_order(&known);
+    plans.retain(|it| args.id.is_some() || it.kind == Kind::PlanApproval && it.is_pending());
     let done = show(context, &plans, args.id.is_some(), ("no plan waits for an answer", table))?;
     if args.id.is_none() && !plans.is_empty() {
         context.out.hint("`teamctl plans ID` shows the whole of one; `teamctl approve ID` or `reject ID --feedback TEXT` answers");
@@ -25,7 +24,7 @@ pub(in crate::ctl) fn run(context: &Context, args: &Plans) -> CommandResult {
     Ok(done)
 }
 
-fn table(plans: &[&Request]) -> Table {
+fn table(plans: &[Request]) -> Table {
     let mut table = Table::new(&["ID", "TEAMMATE", "ASKED", "LINES", "PLAN"]);
     for request in plans {
         let Payload::Plan { plan } = &request.payload else { continue };

@@ -9,8 +9,8 @@ use crate::client::unexpected;
 use crate::ctl::args::RequestPlan;
 use crate::ctl::context::{Context, block_on};
 use crate::ctl::text;
-use crate::ctl::waiting::{One, Waiting};
-use crate::error::{CommandError, CommandResult};
+use crate::ctl::waiting::Caller;
+use crate::error::CommandResult;
 use crate::exit_code::ExitCode;
 
 /// What holds when the waiting has ended early.
@@ -23,20 +23,15 @@ pub(in crate::ctl) fn run(context: &Context, args: RequestPlan) -> CommandResult
     let name = args.name;
     let content = text::not_blank(text::given(&args.text)?, "text")?;
     block_on(async {
-        let waiting = Waiting { dir: &dir, out: &context.out, timeout: Some(args.timeout) };
+        let caller = Caller { dir: &dir, out: &context.out, timeout: Some(args.timeout) };
         let id = RandomIds.request();
         let ask = Command::RequestPlan { id, name: name.clone(), content, wait: true };
-        let incarnation = match waiting.one(ask).await? {
-            One::Done(Done::Recorded { incarnation }) => incarnation,
-            One::Done(other) => return Err(unexpected(&other)),
-            One::Refused(refusal) => return Err(refusal.into()),
-            One::TimedOut => {
-                let message = format!("{name} has not yet said that everything it began before has ended");
-                return Err(CommandError::new(ExitCode::TimedOut, message).hint(GOES_ON));
-            }
-            One::Interrupted => {
-                return Err(CommandError::new(ExitCode::Interrupted, "interrupted: no longer waiting")
-                    .hint("the gate stays closed and a plan is asked for"));
+        let incarnation = match caller.one(ask).await? {
+            Ok(Ok(Done::Recorded { incarnation })) => incarnation,
+            Ok(answer) => return Err(unexpected(&answer?)),
+            Err(early) => {
+                let late = format!("{name} has not yet said that everything it began before has ended");
+                return Err(early.error(&name, late, GOES_ON));
             }
         };
         let done = json!({"name": name, "incarnation": incarnation, "gate": "closed"});

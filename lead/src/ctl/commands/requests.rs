@@ -1,9 +1,6 @@
 //! `teamctl requests`: all requests that were ever asked, or everything about one.
 
-use std::collections::BTreeMap;
-
 use anstyle::{AnsiColor, Style};
-use teamd_shared::id::RequestId;
 use teamd_shared::request::{Payload, Request, Status};
 
 use crate::ctl::args::Requests;
@@ -11,42 +8,32 @@ use crate::ctl::context::Context;
 use crate::ctl::output::paint;
 use crate::ctl::render::{BAD, BOLD, DIM, facts};
 use crate::ctl::table::{Cell, Table};
-use crate::ctl::{clock, journal, requests};
+use crate::ctl::{clock, requests};
 use crate::error::CommandResult;
 use crate::exit_code::ExitCode;
 
 /// Runs the command.
 pub(in crate::ctl) fn run(context: &Context, args: &Requests) -> CommandResult {
     let dir = context.dir()?;
-    let known = match &args.id {
-        Some(prefix) => only(requests::find(&dir, prefix, None)?),
-        None => journal::all_requests(&dir)?,
+    let found = match &args.id {
+        Some(prefix) => vec![requests::find(&dir, prefix, None)?],
+        None => requests::all(&dir)?,
     };
-    show(
-        context,
-        &requests::in_order(&known),
-        args.id.is_some(),
-        ("no request was ever made in this team", table),
-    )
-}
-
-/// One request, by its id.
-pub(super) fn only(request: Request) -> BTreeMap<RequestId, Request> {
-    [(request.request_id.clone(), request)].into()
+    show(context, &found, args.id.is_some(), ("no request was ever made in this team", table))
 }
 
 /// Shows one request in full, or all that were found as a table.
 pub(super) fn show(
     context: &Context,
-    found: &[&Request],
+    found: &[Request],
     full: bool,
-    (none, table): (&str, fn(&[&Request]) -> Table),
+    (none, table): (&str, fn(&[Request]) -> Table),
 ) -> CommandResult {
     let out = &context.out;
     if out.is_json() {
         out.json(&found)?;
     } else if full {
-        out.wrapped(&found.iter().map(|request| details(request)).collect::<String>())?;
+        out.wrapped(&found.iter().map(details).collect::<String>())?;
     } else if found.is_empty() {
         out.note(none);
     } else {
@@ -74,7 +61,7 @@ fn details(request: &Request) -> String {
     facts(format!("{}  {kind} of {member}  {status}", paint(BOLD, &request.request_id)), &all)
 }
 
-fn table(requests: &[&Request]) -> Table {
+fn table(requests: &[Request]) -> Table {
     let mut table = Table::new(&["ID", "KIND", "TEAMMATE", "STATUS", "ASKED", "ANSWER"]);
     for request in requests {
         table.row(vec![

@@ -38,18 +38,13 @@ pub(in crate::ctl) fn run(context: &Context, args: &Send) -> CommandResult {
     let message = Message::new(id, from, &to.to, clock::wall(), Body::Message).with_content(content);
     let appended = append(&dir, &to.owner, &message, context.settings.durability)?;
     let delivery = receiver.as_ref().map_or(Delivery::Sent, |to| delivery(&dir, to, appended));
-    let waits = match delivery {
-        Delivery::Sent => false,
-        Delivery::Waits if args.queue => true,
-        Delivery::Waits => return Err(ended_meanwhile(&to.owner)),
-        Delivery::Unknown(doubt) => return Err(unsure(&to.owner, id, &doubt)),
-    };
-    if context.out.is_json() {
-        context.out.json(&json!({"id": id, "to": to.to, "offset": appended.offset}))?;
-    } else {
-        let what = if waits { "waits for the next incarnation of" } else { "sent to" };
-        context.out.text(format_args!("{what} {} ({id})", to.to))?;
+    let waits = args.queue && delivery == Delivery::Waits;
+    if let Some(error) = undelivered(&to.owner, id, &delivery).filter(|_| !waits) {
+        return Err(error);
     }
+    let what = if waits { "waits for the next incarnation of" } else { "sent to" };
+    let sent = json!({"id": id, "to": to.to, "offset": appended.offset});
+    context.out.result(&sent, format_args!("{what} {} ({id})", to.to))?;
     Ok(ExitCode::Done)
 }
 
@@ -79,7 +74,7 @@ fn check<'r>(roster: &'r Roster, name: &Name, queue: bool) -> Result<&'r RosterM
     }
     // What is in the inbox when an end is recorded is mail of that incarnation, and a fresh one skips it.
     let unrecorded = |hint: &str| Err(not_running("gone, though its end is not recorded").hint(hint));
-    if !runs(roster, member) {
+    if !roster::runs(roster, member) {
         return unrecorded(
             "`teamd start` records its end; then `--queue` leaves it for the next incarnation",
         );
@@ -92,20 +87,6 @@ fn check<'r>(roster: &'r Roster, name: &Name, queue: bool) -> Result<&'r RosterM
     Ok(member)
 }
 
-/// Tells whether a member runs, as far as roster and processes tell.
-pub(in crate::ctl) fn runs(roster: &Roster, member: &RosterMember) -> bool {
-    !member.status.is_ended() && !roster::ended_unnoticed(roster, member)
-}
-
-/// Returns the members that run, as far as roster and processes tell.
-pub(in crate::ctl) fn running(roster: &Roster) -> Vec<&RosterMember> {
-    let has_daemon = roster::daemon_pid(roster).is_some();
-    let runs = |member: &&RosterMember| {
-        !member.status.is_ended() && (has_daemon || !roster::is_gone(roster, member))
-    };
-    roster.members.iter().filter(runs).collect()
-}
-
 /// Looks at the roster again, once the end of a process that is gone is recorded, and tells what becomes of a message.
 /// `to` is its receiver as the roster showed it before.
 pub(in crate::ctl) fn delivery(dir: &TeamDir, to: &RosterMember, appended: Appended) -> Delivery {
@@ -115,8 +96,19 @@ pub(in crate::ctl) fn delivery(dir: &TeamDir, to: &RosterMember, appended: Appen
     }
 }
 
-/// Makes the error of a message that may not be read. It is in the inbox, so the hint is not to send it again.
-pub(in crate::ctl) fn unsure(name: &Name, id: Uuid, doubt: &Doubt) -> CommandError {
+/// Makes the error of a message that is in an inbox and may not be read, so the hint is not to send it again. None if its
+/// receiver has it.
+pub(in crate::ctl) fn undelivered(name: &Name, id: Uuid, delivery: &Delivery) -> Option<CommandError> {
+    let doubt = match delivery {
+        Delivery::Sent => return None,
+        Delivery::Waits => {
+            let message = format!("{name} ended while the message was sent");
+            let hint =
+                format!("the message is in its inbox: `teamctl spawn {name}` starts the next incarnation");
+            return Some(CommandError::new(ExitCode::Conflict, message).hint(hint));
+        }
+        Delivery::Unknown(doubt) => doubt,
+    };
     let (code, hint) = match doubt {
         Doubt::Forgotten => {
             (ExitCode::NotFound, "it lies with the files of the teammate in the archive".to_owned())
@@ -136,14 +128,8 @@ pub(in crate::ctl) fn unsure(name: &Name, id: Uuid, doubt: &Doubt) -> CommandErr
             format!("look with `teamctl status {name}`, or `teamctl inbox {name}`, before you send it again"),
         ),
     };
-    CommandError::new(code, format!("the message is in the inbox of {name} ({id}), but {doubt}")).hint(hint)
-}
-
-/// Makes the error of a message to a teammate that ended while it was sent.
-pub(in crate::ctl) fn ended_meanwhile(name: &Name) -> CommandError {
-    let message = format!("{name} ended while the message was sent");
-    CommandError::new(ExitCode::Conflict, message)
-        .hint(format!("the message is in its inbox: `teamctl spawn {name}` starts the next incarnation"))
+    let message = format!("the message is in the inbox of {name} ({id}), but {doubt}");
+    Some(CommandError::new(code, message).hint(hint))
 }
 
 #[cfg(test)]
@@ -168,7 +154,7 @@ mod tests {
     fn look_again(dir: &TeamDir, before: serde_json::Value) -> Result<Delivery, CommandError> {
         let to = &serde_json::from_value(before).unwrap();
         match delivery(dir, to, Appended { offset: 100, len: 50 }) {
-            Delivery::Unknown(doubt) => Err(unsure(&name(), Uuid::from_u128(7), &doubt)),
+            doubt @ Delivery::Unknown(_) => Err(undelivered(&name(), Uuid::from_u128(7), &doubt).unwrap()),
             known => Ok(known),
         }
     }

@@ -1,25 +1,23 @@
 //! `teamctl shutdown`: asks teammates to leave, and waits until their processes are gone. Every name is tried,
 //! whatever becomes of the others.
 
-mod target;
-
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::time::Duration;
 
+use serde::Serialize;
 use serde_json::{Value, json};
-use teamd_shared::control::{Command, ShutdownOrder};
-use teamd_shared::id::{Ids, RandomIds};
+use teamd_shared::control::{Command, Done, Refusal, ShutdownOrder};
+use teamd_shared::id::{Ids, RandomIds, RequestId};
+use teamd_shared::member::{Exit, MemberStatus};
 use teamd_shared::name::Name;
+use teamd_shared::request::Status;
 use teamd_shared::team_dir::TeamDir;
 
-use target::{Target, print};
-
-use super::send::running;
-use crate::client::ANSWER;
+use crate::client::{ANSWER, CallError, is_locked, unexpected};
 use crate::ctl::args::Shutdown;
 use crate::ctl::context::{Context, block_on};
-use crate::ctl::roster;
-use crate::ctl::waiting::{CtrlC, Waiting};
+use crate::ctl::waiting::{Caller, CommandAnswer, Early};
+use crate::ctl::{clock, journal, render, roster};
 use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
 
@@ -30,37 +28,50 @@ const MARGIN: Duration = Duration::from_secs(30);
 /// However short the waiting: so long the daemon has to record the request, which then goes on.
 const LEAST: Duration = Duration::from_secs(1);
 
+/// What became of one name.
+#[derive(Serialize)]
+struct ShutdownOutcome {
+    name: Name,
+    request_id: Option<RequestId>,
+    /// The last status of a teammate that is gone, else `rejected` or `pending`; none if it could not be asked.
+    outcome: Option<&'static str>,
+    reason: Option<String>,
+    exit: Option<Exit>,
+    #[serde(skip)]
+    error: Option<CommandError>,
+}
+
 /// Runs the command.
 pub(in crate::ctl) fn run(context: &Context, args: Shutdown) -> CommandResult {
     let dir = context.dir()?;
-    let mut targets = targets(&dir, &args)?;
-    if targets.is_empty() {
+    let names = names(&dir, &args)?;
+    let mut outcomes = Vec::new();
+    if names.is_empty() {
         context.out.note("no teammate is running");
     } else {
-        block_on(ask(context, &dir, &args, &mut targets))?;
+        outcomes = block_on(ask(context, &dir, &args, &names))?;
     }
     if context.out.is_json() {
-        let results: Vec<Value> = targets.iter().map(Target::to_json).collect();
+        let results: Vec<Value> = outcomes.iter().map(ShutdownOutcome::to_json).collect();
         context.out.json(&json!({"results": results}))?;
     }
-    Ok(ExitCode::highest(targets.iter().map(Target::code)))
+    Ok(ExitCode::highest(outcomes.iter().filter_map(|it| it.error.as_ref()).map(CommandError::code)))
 }
 
-fn targets(dir: &TeamDir, args: &Shutdown) -> Result<Vec<Target>, CommandError> {
+fn names(dir: &TeamDir, args: &Shutdown) -> Result<Vec<Name>, CommandError> {
     let mut names = args.names.clone();
     if args.all {
         let roster = roster::load(dir)?;
-        let spawned: HashMap<&Name, u64> =
-            roster.members.iter().map(|member| (&member.name, member.spawned_seq)).collect();
+        let mut members = roster::running(&roster);
         // The lead agent leads the team: it stays, and is asked by its name.
-        let members = running(&roster).into_iter().map(|member| &member.name);
-        names = members.filter(|name| **name != Name::lead()).cloned().collect();
+        members.retain(|member| member.name != Name::lead());
         // As `teamd stop` does: the teammate that was spawned last goes first.
-        names.sort_by_key(|name| std::cmp::Reverse(spawned.get(name).copied()));
+        members.sort_by_key(|member| std::cmp::Reverse(member.spawned_seq));
+        names = members.into_iter().map(|member| member.name.clone()).collect();
     }
     let mut seen = HashSet::new();
     names.retain(|name| seen.insert(name.clone()));
-    Ok(names.into_iter().map(|name| Target { name, end: None }).collect())
+    Ok(names)
 }
 
 /// Asks every teammate at once, and tells each outcome when it is known.
@@ -68,40 +79,42 @@ async fn ask(
     context: &Context,
     dir: &TeamDir,
     args: &Shutdown,
-    targets: &mut [Target],
-) -> Result<(), CommandError> {
-    let interrupt = CtrlC::catch()?;
-    let decide_within = args.decide_within.unwrap_or(context.settings.decide_within).as_secs_f64();
+    names: &[Name],
+) -> Result<Vec<ShutdownOutcome>, CommandError> {
     let patience = args.timeout.unwrap_or(PATIENCE_BEFORE_FORCE);
-    let order = |target: &Target| {
+    let order = |name: &Name| {
         Command::Shutdown(ShutdownOrder {
             request_id: RandomIds.request(),
-            name: target.name.clone(),
+            name: name.clone(),
             reason: args.reason.clone(),
-            decide_within,
+            decide_within: args.decide_within.unwrap_or(context.settings.decide_within).as_secs_f64(),
             force_after: args.force.then_some(patience.as_secs_f64()),
             wait: !args.no_wait,
         })
     };
-    let commands = targets.iter().map(order).collect();
     let timeout = if args.no_wait { ANSWER } else { timeout(context, args) };
-    let waiting = Waiting { dir, out: &context.out, timeout: Some(timeout.max(LEAST)) };
-    let mut told = Ok(());
-    let waited = waiting
-        .all(interrupt, commands, |answer| {
-            let target = &mut targets[answer.index];
-            target.end = Some(target.answered((context, dir), args, answer));
-            if let Err(error) = print(context, target) {
-                told = Err(error);
-            }
+    let caller = Caller { dir, out: &context.out, timeout: Some(timeout.max(LEAST)) };
+    let (mut outcomes, mut printed) = (names.iter().map(|_| None).collect::<Vec<_>>(), Ok(()));
+    let mut tell = |outcomes: &mut [Option<ShutdownOutcome>], index: usize, outcome: ShutdownOutcome| {
+        let failed = print(context, &outcome).err();
+        outcomes[index] = Some(outcome);
+        if let Some(error) = failed {
+            printed = Err(error);
+        }
+    };
+    let waited = caller
+        .all(names.iter().map(order).collect(), |answer| {
+            let index = answer.index;
+            tell(&mut outcomes, index, answered((context, dir), args, &names[index], answer));
         })
         .await?;
-    told?;
-    for target in targets.iter_mut().filter(|target| target.end.is_none()) {
-        target.end = Some(target.unanswered(dir, waited, (args.force, timeout)));
-        print(context, target)?;
+    let early = waited.err().unwrap_or(Early::TimedOut);
+    for (index, name) in names.iter().enumerate() {
+        if outcomes[index].is_none() {
+            tell(&mut outcomes, index, unanswered(dir, name, early, (args.force, timeout)));
+        }
     }
-    Ok(())
+    printed.map(|()| outcomes.into_iter().flatten().collect())
 }
 
 /// With `--force` the daemon keeps the time and sends the signals. Waiting goes on until they must have worked.
@@ -109,6 +122,138 @@ fn timeout(context: &Context, args: &Shutdown) -> Duration {
     match args.force {
         true => args.timeout.unwrap_or(PATIENCE_BEFORE_FORCE) + 2 * context.settings.grace + MARGIN,
         false => args.timeout.unwrap_or(context.settings.shutdown_timeout),
+    }
+}
+
+/// Tells what an answer means for one name. Where something cannot be read that is no failure of the others.
+fn answered(
+    (context, dir): (&Context, &TeamDir),
+    args: &Shutdown,
+    name: &Name,
+    it: CommandAnswer,
+) -> ShutdownOutcome {
+    match it.result {
+        Ok(Done::Ended { request_id, incarnation, status }) => {
+            ShutdownOutcome::gone(name, Some(request_id), status, exit(context, dir, name, incarnation))
+        }
+        Ok(Done::Rejected { request_id, reason }) => {
+            let said = if reason.is_empty() { String::new() } else { format!(": {reason}") };
+            let message = format!("{name} rejected the shutdown{said}");
+            let hint = format!("ask again later, or end it: `teamctl shutdown {name} --force`");
+            let error = CommandError::new(ExitCode::Rejected, message).hint(hint);
+            let outcome = ShutdownOutcome {
+                reason: Some(reason),
+                ..ShutdownOutcome::new(name, Some("rejected"), Some(error))
+            };
+            ShutdownOutcome { request_id: Some(request_id), ..outcome }
+        }
+        Ok(Done::Asked { request_id }) => ShutdownOutcome {
+            request_id: Some(request_id),
+            ..ShutdownOutcome::new(name, Some("pending"), None)
+        },
+        Ok(other) => ShutdownOutcome::new(name, None, Some(unexpected(&other))),
+        Err(refusal) => refused(dir, name, args.all || it.said_again, refusal),
+    }
+}
+
+/// A teammate that ended before it was asked is what was wanted, if it ran when the command began.
+fn refused(dir: &TeamDir, name: &Name, ran: bool, refusal: Refusal) -> ShutdownOutcome {
+    let error = CommandError::from(refusal);
+    let roster = roster::load_one(dir, name).ok().filter(|_| ran && error.code() == ExitCode::Conflict);
+    match roster.as_ref().and_then(|roster| roster.member(name)).filter(|member| member.status.is_ended()) {
+        Some(member) => ShutdownOutcome::gone(name, None, member.status, member.exit.clone()),
+        None => ShutdownOutcome::new(name, None, Some(error)),
+    }
+}
+
+/// How an incarnation ended in detail stands in the roster before the daemon says that it ended.
+fn exit(context: &Context, dir: &TeamDir, name: &Name, incarnation: u32) -> Option<Exit> {
+    let unreadable = |error: &CommandError| {
+        context.out.note(format_args!("how {name} ended in detail cannot be read: {error}"));
+    };
+    let roster = roster::load_one(dir, name).inspect_err(unreadable).ok()?;
+    let member = roster.member(name)?;
+    if member.incarnation == incarnation { member.exit.clone() } else { member.last_exit.clone() }
+}
+
+/// Says why there is no answer. The journal shows whether the request is recorded.
+fn unanswered(
+    dir: &TeamDir,
+    name: &Name,
+    early: Early,
+    (force, patience): (bool, Duration),
+) -> ShutdownOutcome {
+    let is_open = |status| matches!(status, Status::Pending | Status::Approved);
+    let team = journal::fold(dir).ok();
+    let request = team.as_ref().and_then(|team| team.shutdown_of(name)).filter(|it| is_open(it.status));
+    let Some(request_id) = request.map(|request| request.request_id.clone()) else {
+        let error = match early {
+            Early::Interrupted => early.error(
+                name,
+                String::new(),
+                "`teamctl events --last 5` shows whether the daemon has recorded anything: that goes on",
+            ),
+            Early::TimedOut if is_locked(dir) => CallError::Unanswered.into(),
+            Early::TimedOut => CallError::Lost("it does not run any more".to_owned()).into(),
+        };
+        return ShutdownOutcome::new(name, None, Some(error));
+    };
+    let time = clock::span(patience.as_secs_f64());
+    let (late, hint) = match (early, force) {
+        (Early::Interrupted, _) => {
+            (String::new(), format!("; `teamctl wait {name} --for shutdown` waits again"))
+        }
+        (Early::TimedOut, true) => (
+            format!("{name} is not gone, although signals were sent"),
+            "; `teamctl log teamd` tells what holds it".to_owned(),
+        ),
+        (Early::TimedOut, false) => (
+            format!("{name} has not left within {time}"),
+            format!(", it leaves when it can; `teamctl shutdown {name} --force` ends it"),
+        ),
+    };
+    let error = early.error(name, late, format!("the request {request_id} stays pending{hint}"));
+    ShutdownOutcome {
+        request_id: Some(request_id),
+        ..ShutdownOutcome::new(name, Some("pending"), Some(error))
+    }
+}
+
+impl ShutdownOutcome {
+    fn new(name: &Name, outcome: Option<&'static str>, error: Option<CommandError>) -> Self {
+        Self { name: name.clone(), request_id: None, outcome, reason: None, exit: None, error }
+    }
+
+    fn gone(name: &Name, request_id: Option<RequestId>, status: MemberStatus, exit: Option<Exit>) -> Self {
+        Self { request_id, exit, ..Self::new(name, Some(status.as_str()), None) }
+    }
+
+    /// Only a teammate that could not be asked has an error here: the others have an outcome.
+    fn to_json(&self) -> Value {
+        let mut value = json!(self);
+        if let (None, Some(error)) = (self.outcome, &self.error) {
+            value["error"] = error.to_json();
+        }
+        value
+    }
+}
+
+/// Tells what became of one name as soon as it is known.
+fn print(context: &Context, it: &ShutdownOutcome) -> Result<(), CommandError> {
+    let (name, outcome) = (&it.name, it.outcome.unwrap_or_default());
+    match (&it.error, &it.request_id, &it.exit) {
+        (Some(error), ..) => {
+            context.out.error(error);
+            Ok(())
+        }
+        _ if context.out.is_json() => Ok(()),
+        (None, Some(request_id), _) if outcome == "pending" => {
+            context.out.text(format_args!("{name} is asked to leave ({request_id})"))
+        }
+        (None, _, Some(exit)) => {
+            context.out.text(format_args!("{name} is gone: {outcome} ({})", render::exit(exit)))
+        }
+        (None, _, None) => context.out.text(format_args!("{name} is gone: {outcome}")),
     }
 }
 

@@ -7,7 +7,7 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 use serde_json::json;
 use teamd_shared::config::RosterMember;
-use teamd_shared::control::{Command, Done, RefusalCode, SpawnOrder};
+use teamd_shared::control::{Command, Done, Refusal, RefusalCode, SpawnOrder};
 use teamd_shared::environment::Environment;
 use teamd_shared::id::{Ids, RandomIds};
 use teamd_shared::member::{MemberStatus, SandboxMode, TermsPatch};
@@ -23,7 +23,7 @@ use crate::client::unexpected;
 use crate::ctl::args::Spawn;
 use crate::ctl::context::{Context, block_on};
 use crate::ctl::tail::Tail;
-use crate::ctl::waiting::{One, Waiting};
+use crate::ctl::waiting::Caller;
 use crate::ctl::{clock, escape, journal, roster, text};
 use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
@@ -72,12 +72,21 @@ pub(in crate::ctl) async fn start(
     timeout: Duration,
 ) -> Result<ReadyWorker, CommandError> {
     let name = order.name.clone();
-    let waiting = Waiting { dir, out: &context.out, timeout: Some(timeout) };
+    let caller = Caller { dir, out: &context.out, timeout: Some(timeout) };
     let spawn = Command::Spawn { id: RandomIds.request(), order: Box::new(order) };
-    let (pid, incarnation, status, skipped) = match waiting.one(spawn).await? {
-        One::Done(Done::Ready { pid, incarnation, status, skipped }) => (pid, incarnation, status, skipped),
-        One::Refused(refusal) if refusal.code != RefusalCode::NotReady => return Err(refusal.into()),
-        other => return Err(not_ready(dir, &name, timeout, other)),
+    let (pid, incarnation, status, skipped) = match caller.one(spawn).await? {
+        Ok(Ok(Done::Ready { pid, incarnation, status, skipped })) => (pid, incarnation, status, skipped),
+        Ok(Err(refusal)) if refusal.code == RefusalCode::NotReady => {
+            return Err(not_ready(dir, &name, refusal));
+        }
+        Ok(answer) => return Err(unexpected(&answer?)),
+        Err(early) => {
+            let late = format!("{name} is not ready after {}", clock::span(timeout.as_secs_f64()));
+            let hint = format!(
+                "it goes on starting: `teamctl status {name}` and `teamctl log {name}` show how far it is"
+            );
+            return Err(early.error(&name, late, hint));
+        }
     };
     if skipped > 0 {
         let messages = if skipped == 1 { "1 message" } else { &format!("{skipped} messages") };
@@ -163,39 +172,21 @@ fn authorities(named: &str) -> Result<String, CommandError> {
     }
 }
 
-fn not_ready(dir: &TeamDir, name: &Name, timeout: Duration, ended: One) -> CommandError {
-    match ended {
-        One::Done(other) => unexpected(&other),
-        One::Refused(refusal) => {
-            let mut message = refusal.message;
-            let log = end_of_log(dir, name);
-            if !log.is_empty() {
-                message.push_str(&format!("\nthe end of its log:\n  {}", log.join("\n  ")));
-            }
-            // Whatever kept it from becoming ready: to start it has failed.
-            let error = CommandError::new(ExitCode::Failed, message);
-            let roster = roster::load_one(dir, name).ok();
-            let member = roster.as_ref().and_then(|roster| roster.member(name));
-            if member.is_some_and(|member| !member.status.is_ended()) {
-                return error.hint(format!("it is started again: `teamctl status {name}` shows how it goes"));
-            }
-            refusal
-                .hint
-                .into_iter()
-                .fold(error, CommandError::hint)
-                .hint(format!("`teamctl log {name}` shows its log"))
-        }
-        One::TimedOut => {
-            let time = clock::span(timeout.as_secs_f64());
-            CommandError::new(ExitCode::TimedOut, format!("{name} is not ready after {time}")).hint(format!(
-                "it goes on starting: `teamctl status {name}` and `teamctl log {name}` show how far it is"
-            ))
-        }
-        One::Interrupted => {
-            CommandError::new(ExitCode::Interrupted, format!("interrupted: no longer waiting for {name}"))
-                .hint(format!("{name} goes on starting, `teamctl shutdown {name}` ends it"))
-        }
+fn not_ready(dir: &TeamDir, name: &Name, refusal: Refusal) -> CommandError {
+    let mut message = refusal.message;
+    let log = end_of_log(dir, name);
+    if !log.is_empty() {
+        message.push_str(&format!("\nthe end of its log:\n  {}", log.join("\n  ")));
     }
+    // Whatever kept it from becoming ready: to start it has failed.
+    let error = CommandError::new(ExitCode::Failed, message);
+    let roster = roster::load_one(dir, name).ok();
+    let member = roster.as_ref().and_then(|roster| roster.member(name));
+    if member.is_some_and(|member| !member.status.is_ended()) {
+        return error.hint(format!("it is started again: `teamctl status {name}` shows how it goes"));
+    }
+    let error = refusal.hint.into_iter().fold(error, CommandError::hint);
+    error.hint(format!("`teamctl log {name}` shows its log"))
 }
 
 fn end_of_log(dir: &TeamDir, name: &Name) -> Vec<String> {
@@ -236,14 +227,6 @@ fn print_notes(context: &Context, dir: &TeamDir, name: &Name, is_built_in: bool)
             ));
         }
     }
-    for path in this.iter().flat_map(|member| &member.sandbox.hidden) {
-        if open_itself(Path::new(path), OFlags::PATH).is_err_and(|errno| errno == Errno::NOENT) {
-            let path = escape::line(path);
-            context
-                .out
-                .note(format_args!("nothing is at {path} yet: it is hidden from {name} when it appears"));
-        }
-    }
     let where_it_writes = this.iter().filter(writes).flat_map(|member| member.where_it_writes());
     if let Some(program) = programs::with_another_name(where_it_writes) {
         context.out.note(format_args!(
@@ -263,14 +246,9 @@ fn print_notes(context: &Context, dir: &TeamDir, name: &Name, is_built_in: bool)
 
 fn report(context: &Context, name: &Name, started: &ReadyWorker) -> Result<(), CommandError> {
     let ReadyWorker { pid, incarnation, status } = started;
-    if context.out.is_json() {
-        context.out.json(&json!({"name": name, "pid": pid, "incarnation": incarnation, "status": status}))?;
-    } else {
-        context
-            .out
-            .text(format_args!("{name} is {} (pid {pid}, incarnation {incarnation})", status.as_str()))?;
-    }
-    Ok(())
+    let ready = json!({"name": name, "pid": pid, "incarnation": incarnation, "status": status});
+    let text = format_args!("{name} is {} (pid {pid}, incarnation {incarnation})", status.as_str());
+    context.out.result(&ready, text)
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 
 mod details;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anstyle::Style;
@@ -11,12 +12,14 @@ use teamd_shared::amount::format_duration;
 use teamd_shared::clock::wall;
 use teamd_shared::config::{Roster, RosterMember};
 use teamd_shared::member::{Gate, SandboxMode};
+use teamd_shared::name::Name;
 use teamd_shared::transcript::Usage;
 
 use crate::ctl::args::StatusArgs;
 use crate::ctl::context::Context;
+use crate::ctl::processes::Processes;
 use crate::ctl::render::{BAD, BOLD, DIM, exit, status_style};
-use crate::ctl::resources::{Processes, Resources};
+use crate::ctl::resources::Resources;
 use crate::ctl::table::{Cell, Table, cut};
 use crate::ctl::{clock, roster, tokens};
 use crate::error::CommandResult;
@@ -58,12 +61,13 @@ pub(in crate::ctl) fn run(context: &Context, args: &StatusArgs) -> CommandResult
     // The table has no room for it, and a look at every process of the machine takes its time.
     let wanted = context.out.is_json() || args.name.is_some();
     let processes = wanted.then(Processes::read);
+    let running: BTreeSet<&Name> = roster::running(&roster).into_iter().map(|member| &member.name).collect();
     let row = |member| Row {
         member,
         // One odd inbox must not hide the others.
         unread: roster::unread(&dir, member).ok(),
-        unnoticed: !has_daemon && roster::is_gone(&roster, member),
-        resources: processes.as_ref().and_then(|it| it.of(&roster, member, args.name.is_some())),
+        unnoticed: !member.status.is_ended() && !running.contains(&member.name),
+        resources: processes.as_ref().and_then(|it| Resources::of(it, &roster, member, args.name.is_some())),
     };
     let rows: Vec<Row<'_>> = shown.into_iter().map(row).collect();
     if context.out.is_json() {

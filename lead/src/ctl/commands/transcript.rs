@@ -2,18 +2,18 @@
 
 use teamd_shared::team_dir::TeamPath;
 
-use crate::ctl::args::Transcript;
+use crate::ctl::args::TranscriptArgs;
 use crate::ctl::context::Context;
 use crate::ctl::render::entry::entry;
 use crate::ctl::roster;
-use crate::ctl::stream::{Stream, as_it_stands};
+use crate::ctl::stream::Stream;
 use crate::error::CommandResult;
 
 /// Runs the command.
-pub(in crate::ctl) fn run(context: &Context, args: &Transcript) -> CommandResult {
+pub(in crate::ctl) fn run(context: &Context, args: &TranscriptArgs) -> CommandResult {
     let dir = context.dir()?;
     let at = TeamPath::transcript(&args.name);
     // A teammate that has not said anything yet has no transcript, and that is no error.
     let missing = roster::find(&roster::load(&dir)?, &args.name).err();
-    Stream { at, human: entry, json: as_it_stands, plain: false }.show(context, &dir, &args.range, missing)
+    Stream { at, human: Some(entry) }.show(context, &dir, &args.range, missing)
 }

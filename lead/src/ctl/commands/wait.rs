@@ -11,7 +11,7 @@ use teamd_shared::team_dir::{TeamDir, TeamPath};
 use crate::client::{is_locked, not_running};
 use crate::ctl::args::Wait;
 use crate::ctl::context::{Context, block_on};
-use crate::ctl::waiting::elapsed;
+use crate::ctl::waiting::within;
 use crate::ctl::wake::Wake;
 use crate::ctl::{clock, roster};
 use crate::error::{CommandError, CommandResult};
@@ -24,31 +24,28 @@ const POLL_SETTLING: Duration = Duration::from_millis(20);
 pub(in crate::ctl) fn run(context: &Context, args: &Wait) -> CommandResult {
     let dir = context.dir()?;
     block_on(async {
-        let reached = tokio::select! {
-            biased;
-            reached = watch(context, &dir, args) => reached?,
-            Ok(()) = tokio::signal::ctrl_c() => {
-                let message = format!("interrupted: no longer waiting for {}", args.name);
-                return Err(CommandError::new(ExitCode::Interrupted, message).hint("nothing else was changed"));
+        let reached = match within(args.timeout, watch(context, &dir, args)).await? {
+            Ok(reached) => reached.as_str(),
+            Err(early) => {
+                let hint = format!("`teamctl status {}` shows what it does", args.name);
+                return Err(early.error(&args.name, late(&dir, args)?, hint));
             }
-            () = elapsed(args.timeout) => return Err(timed_out(&dir, args)?),
         };
-        let (name, status) = (&args.name, reached.as_str());
-        context.out.result(&json!({"name": name, "status": status}), format_args!("{name} is {status}"))?;
+        let name = &args.name;
+        context.out.result(&json!({"name": name, "status": reached}), format_args!("{name} is {reached}"))?;
         Ok(ExitCode::Done)
     })
 }
 
 async fn watch(context: &Context, dir: &TeamDir, args: &Wait) -> Result<MemberStatus, CommandError> {
-    let mut wake = Wake::new(dir.root(), context.settings.poll);
+    let mut wake = Wake::new(dir, &TeamPath::config(), context.settings.poll);
     loop {
         let roster = roster::load(dir)?;
         let member = roster::find(&roster, &args.name)?;
         if let Some(reached) = look(dir, &roster, member, &args.status)? {
             return Ok(reached);
         }
-        let file = TeamPath::config();
-        let changed = wake.changed(file.file_name());
+        let changed = wake.changed();
         if args.status.contains(&member.status) {
             // It has yet to settle, and the roster need not change when it does.
             drop(tokio::time::timeout(POLL_SETTLING, changed).await);
@@ -65,8 +62,8 @@ fn look(
     member: &RosterMember,
     wanted: &[MemberStatus],
 ) -> Result<Option<MemberStatus>, CommandError> {
-    let unnoticed = roster::ended_unnoticed(roster, member);
-    if wanted.contains(&member.status) && !unnoticed && roster::has_settled(dir, member)? {
+    let is_so = member.status.is_ended() || roster::runs(roster, member);
+    if wanted.contains(&member.status) && is_so && roster::has_settled(dir, member)? {
         return Ok(Some(member.status));
     }
     if member.status.is_ended() {
@@ -86,13 +83,11 @@ fn next_spawn(name: &Name) -> String {
     format!("`teamctl {command}` starts it again")
 }
 
-fn timed_out(dir: &TeamDir, args: &Wait) -> Result<CommandError, CommandError> {
+fn late(dir: &TeamDir, args: &Wait) -> Result<String, CommandError> {
     let roster = roster::load(dir)?;
     let status = roster.member(&args.name).map_or("not there", |member| member.status.as_str());
     let time = clock::span(args.timeout.unwrap_or_default().as_secs_f64());
-    let message = format!("{} is {status} after {time}, not {}", args.name, any(&args.status));
-    Ok(CommandError::new(ExitCode::TimedOut, message)
-        .hint(format!("`teamctl status {}` shows what it does", args.name)))
+    Ok(format!("{} is {status} after {time}, not {}", args.name, any(&args.status)))
 }
 
 fn any(wanted: &[MemberStatus]) -> String {

@@ -3,7 +3,7 @@
 use teamd_shared::request::{Payload, Request};
 
 use super::Session;
-use crate::ctl::args::{Command, Verdict};
+use crate::ctl::args::{Command, VerdictArgs};
 use crate::ctl::chat::question::{PlanQuestion, PlanReply};
 use crate::ctl::chat::summary;
 use crate::ctl::escape;
@@ -77,7 +77,7 @@ impl Session<'_> {
         let Some(question) = &mut self.question else { return };
         match question.read(line) {
             PlanReply::Verdict { approve, feedback } => {
-                let verdict = Verdict { id: question.request_id().to_string(), feedback };
+                let verdict = VerdictArgs { id: question.request_id().to_string(), feedback };
                 let answer = if approve { Command::Approve(verdict) } else { Command::Reject(verdict) };
                 if let Some(Ok(_)) = self.carry_out(answer).await {
                     self.question = None;

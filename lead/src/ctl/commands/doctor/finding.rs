@@ -25,7 +25,7 @@ pub(super) enum Severity {
 
 /// One thing that a check found.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub(super) struct Finding {
+pub(super) struct CheckFinding {
     /// The check: `journal`, `inboxes`, `disk` …
     check: &'static str,
     pub(super) severity: Severity,
@@ -63,11 +63,11 @@ pub(super) enum Fix {
 /// A check that is under way: it collects what it finds.
 pub(super) struct Check {
     name: &'static str,
-    found: Vec<Finding>,
+    found: Vec<CheckFinding>,
 }
 
 /// Runs a check: what it found, else what it returns for "all is well", if it has something to say.
-pub(super) fn run(name: &'static str, look: impl FnOnce(&mut Check) -> Option<String>) -> Vec<Finding> {
+pub(super) fn run(name: &'static str, look: impl FnOnce(&mut Check) -> Option<String>) -> Vec<CheckFinding> {
     let mut check = Check { name, found: Vec::new() };
     let fine = look(&mut check);
     if let Some(fine) = fine.filter(|_| check.found.is_empty()) {
@@ -98,7 +98,15 @@ impl Check {
     /// Adds a finding.
     pub(super) fn add(&mut self, severity: Severity, what: impl Into<String>, means: &str, next: &str) {
         let (what, means, next) = (what.into(), means.to_owned(), next.to_owned());
-        self.found.push(Finding { check: self.name, severity, what, means, next, fixable: false, fix: None });
+        self.found.push(CheckFinding {
+            check: self.name,
+            severity,
+            what,
+            means,
+            next,
+            fixable: false,
+            fix: None,
+        });
     }
 }
 
@@ -121,15 +129,16 @@ pub(super) fn count(number: usize, of: &str) -> String {
 }
 
 /// Keeps of a later look what an earlier one had found too: the rest was work in progress.
-pub(super) fn found_again(earlier: &[Finding], later: Vec<Finding>) -> Vec<Finding> {
-    let before =
-        |finding: &Finding| earlier.iter().any(|it| (it.check, &it.what) == (finding.check, &finding.what));
+pub(super) fn found_again(earlier: &[CheckFinding], later: Vec<CheckFinding>) -> Vec<CheckFinding> {
+    let before = |finding: &CheckFinding| {
+        earlier.iter().any(|it| (it.check, &it.what) == (finding.check, &finding.what))
+    };
     later.into_iter().filter(|finding| finding.severity == Severity::Ok || before(finding)).collect()
 }
 
 /// Lays findings out for people: the check, how it stands, and below each that is not as it should be what it means and
 /// what to do next.
-pub(super) fn show(findings: &[Finding]) -> String {
+pub(super) fn show(findings: &[CheckFinding]) -> String {
     let width = findings.iter().map(|finding| finding.check.len()).max().unwrap_or(0);
     let mut text = String::new();
     for finding in findings {

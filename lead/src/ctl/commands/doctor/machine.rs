@@ -1,14 +1,15 @@
 //! The limits of the machine: inotify, open files, processes, cgroups, and the disk of the team directory.
 
+use rustix::fs::inotify::{self, CreateFlags};
 use rustix::process::{Resource, getrlimit};
 use teamd_shared::cgroup::{NoPlace, Place, Standing, Use};
 
-use super::finding::{Check, Finding, count, run};
-use super::processes::ProcessEntry;
+use super::finding::{Check, CheckFinding, count, run};
 use super::seen::Seen;
+use crate::ctl::processes::{ProcessEntry, Processes};
 
 /// How many inotify instances a team takes: those of the daemon, and one each of the first 32 workers.
-const WATCHERS: u64 = 34;
+const WATCHERS: usize = 34;
 /// Machines that have room for fewer teammates are worth a note.
 const WORKERS: u64 = 32;
 /// How many descriptors the daemon keeps for a teammate, roughly.
@@ -39,17 +40,17 @@ const FILE_SYSTEMS: [(i64, &str, bool); 10] = [
 /// What follows where incarnations have no cgroup.
 const NO_CGROUP: &str = "the shims find and end what a teammate starts, without a cgroup of its own";
 
-/// Looks at the limits of this user. Nothing is changed; one inotify instance is made and given back.
-pub(super) fn look(processes: &[ProcessEntry], cgroups: Use) -> Vec<Finding> {
+/// Looks at the limits of this user. The inotify instances of a team are made, and given back.
+pub(super) fn look(cgroups: Use) -> Vec<CheckFinding> {
     let user = nix::unistd::getuid().as_raw();
-    let mine = || processes.iter().filter(|process| process.user == user);
-    let most = std::fs::read_to_string("/proc/sys/fs/inotify/max_user_instances").ok();
-    let most = most.and_then(|text| text.trim().parse().ok()).unwrap_or(0);
-    let threads = mine().map(|process| process.threads).sum();
+    let processes = Processes::read();
+    let threads =
+        processes.all().filter(|it| it.user() == Some(user)).map(|it: &ProcessEntry| it.threads).sum();
+    let made: Vec<_> = (0..WATCHERS).map_while(|_| inotify::init(CreateFlags::CLOEXEC).ok()).collect();
     let limit = getrlimit(Resource::Nproc).current.filter(|_| user != 0);
     let place = || (cgroups == Use::Auto).then(|| Place::look(None));
     [
-        run("inotify", |check| inotify(check, most, mine().map(|process| instances_of(process.pid)).sum())),
+        run("inotify", |check| inotify(check, made.len())),
         run("files", |check| files(check, getrlimit(Resource::Nofile).maximum)),
         run("processes", |check| processes_of_user(check, limit, threads)),
         run("cgroup", |check| cgroup(check, place())),
@@ -57,27 +58,15 @@ pub(super) fn look(processes: &[ProcessEntry], cgroups: Use) -> Vec<Finding> {
     .concat()
 }
 
-fn inotify(check: &mut Check, most: u64, used: u64) -> Option<String> {
-    let left = if one_more() { most.saturating_sub(used) } else { 0 };
-    if left < WATCHERS {
+fn inotify(check: &mut Check, can_be_made: usize) -> Option<String> {
+    if can_be_made < WATCHERS {
         check.note(
-            format!("fewer than {WATCHERS} inotify instances are left of {most} that the user may have"),
+            format!("fewer than {WATCHERS} further inotify instances can be made by this user"),
             "the daemon wakes workers that get none, and looks on a timer if it gets none itself",
             "end programs that watch many files, or `sysctl fs.inotify.max_user_instances=512` as root",
         );
     }
-    Some(format!("{left} instances are left: enough for the daemon and the first 32 workers"))
-}
-
-/// Counts the inotify instances of a process; 0 for a process whose descriptors cannot be seen.
-fn instances_of(pid: u32) -> u64 {
-    let open = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().filter_map(Result::ok);
-    let leads = open.filter_map(|entry| std::fs::read_link(entry.path()).ok());
-    leads.filter(|leads| leads.as_os_str() == "anon_inode:inotify").count() as u64
-}
-
-fn one_more() -> bool {
-    rustix::fs::inotify::init(rustix::fs::inotify::CreateFlags::CLOEXEC).is_ok()
+    Some(format!("{WATCHERS} instances can be made: enough for the daemon and the first 32 workers"))
 }
 
 fn files(check: &mut Check, limit: Option<u64>) -> Option<String> {
@@ -204,7 +193,7 @@ mod tests {
     #[test]
     fn what_is_scarce_is_said() {
         let (ok, note, problem) = (Severity::Ok, Severity::Note, Severity::Problem);
-        assert_eq!(worst(|check| inotify(check, 128, 100)), note);
+        assert_eq!(worst(|check| inotify(check, 3)), note);
         assert_eq!(worst(|check| files(check, Some(1_048_576))), ok);
         assert_eq!(worst(|check| files(check, Some(128))), note);
         assert_eq!(worst(|check| processes_of_user(check, Some(4096), 300)), ok);

@@ -10,7 +10,6 @@ mod fix;
 mod leftovers;
 mod machine;
 mod orphans;
-mod processes;
 mod sandbox;
 mod seen;
 mod start;
@@ -22,7 +21,7 @@ use serde::Serialize;
 use teamd_shared::register::Register;
 use teamd_shared::team_dir::TeamDir;
 
-use self::finding::{Check, Finding, Severity};
+use self::finding::{Check, CheckFinding, Severity};
 use self::fix::Fixed;
 use self::sandbox::Confined;
 use self::seen::Seen;
@@ -61,7 +60,7 @@ const CHECKS: [(&str, Look); 14] = [
 /// What the command tells programs.
 #[derive(Serialize)]
 struct Report {
-    findings: Vec<Finding>,
+    findings: Vec<CheckFinding>,
     #[serde(flatten)]
     fixed: Fixed,
     #[serde(flatten)]
@@ -73,7 +72,7 @@ pub(in crate::ctl) fn run(context: &Context, args: &Doctor, take_lock: TakeLock)
     let opened = context.dir().map(Arc::new);
     let confined = sandbox::look(opened.as_deref().ok());
     let mut findings = confined.findings();
-    findings.extend(machine::look(&processes::list(), context.settings.cgroup));
+    findings.extend(machine::look(context.settings.cgroup));
     findings.extend(finding::run("register", |check| register(check, &context.register)));
     let mut fixed = Fixed::default();
     match &opened {
@@ -122,7 +121,7 @@ fn register(check: &mut Check, register: &Register) -> Option<String> {
 }
 
 /// Looks at a team directory, until what it finds is there to stay.
-fn examine(dir: &Arc<TeamDir>) -> Vec<Finding> {
+fn examine(dir: &Arc<TeamDir>) -> Vec<CheckFinding> {
     let mut seen = Seen::look(dir);
     let mut findings = judge(&seen);
     for pause in PAUSES {
@@ -137,7 +136,7 @@ fn examine(dir: &Arc<TeamDir>) -> Vec<Finding> {
     [start::daemon(&seen), findings].concat()
 }
 
-fn judge(seen: &Seen) -> Vec<Finding> {
+fn judge(seen: &Seen) -> Vec<CheckFinding> {
     CHECKS.iter().flat_map(|(name, look)| finding::run(name, |check| look(seen, check))).collect()
 }
 

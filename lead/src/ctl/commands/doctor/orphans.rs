@@ -6,8 +6,8 @@ use teamd_shared::process::Identity;
 
 use super::finding::Severity::Problem;
 use super::finding::{Check, Fix};
-use super::processes::ProcessEntry;
 use super::seen::Seen;
+use crate::ctl::processes::ProcessEntry;
 
 /// Judges who holds the liveness locks: each its worker.
 pub(super) fn locks(seen: &Seen, check: &mut Check) -> Option<String> {
@@ -16,7 +16,7 @@ pub(super) fn locks(seen: &Seen, check: &mut Check) -> Option<String> {
     for (found, name) in seen.owned("transcript") {
         let worker = seen.running().find(|member| member.name == name).and_then(|it| it.process.as_ref());
         for pid in seen.holders(found.identity) {
-            let holder = seen.process(pid);
+            let holder = seen.processes.get(pid);
             if holder.is_some() && worker.is_some_and(|worker| worker.pid == pid && worker.is_alive()) {
                 held += 1;
                 continue;
@@ -39,14 +39,17 @@ pub(super) fn locks(seen: &Seen, check: &mut Check) -> Option<String> {
 pub(super) fn orphans(seen: &Seen, check: &mut Check) -> Option<String> {
     seen.team()?;
     let root = seen.dir.root();
-    for process in &seen.processes {
+    for process in seen.processes.all() {
         let is_known = |member: &Member| member.process.as_ref().is_some_and(|it| it.pid == process.pid);
-        if let Some((name, incarnation)) = process.worker_in(root) {
+        if let Some((name, incarnation)) = process.command().worker_in(root) {
             if !seen.running().any(|member| member.name == name && is_known(member)) {
                 report(seen, check, process, &format!("a worker of {name} (incarnation {incarnation})"));
             }
         } else if process.is_shim_in(root)
-            && seen.process(process.parent).is_none_or(|parent| parent.worker_in(root).is_none())
+            && seen
+                .processes
+                .get(process.parent)
+                .is_none_or(|parent| parent.command().worker_in(root).is_none())
         {
             report(seen, check, process, "a shim whose worker has ended");
         }
@@ -59,11 +62,11 @@ pub(super) fn orphans(seen: &Seen, check: &mut Check) -> Option<String> {
 fn report(seen: &Seen, check: &mut Check, process: &ProcessEntry, what: &str) {
     let pid = process.pid;
     let mut holders = seen.owned("transcript").flat_map(|(found, _)| seen.holders(found.identity));
-    let left = holders.any(|holder| seen.process(holder).is_none());
+    let left = holders.any(|holder| seen.processes.get(holder).is_none());
     let holds = seen.locks.iter().any(|held| held.pid == pid);
     let lock = if holds { "a lock" } else { "no lock" };
     let what = format!("{} is {what}; the journal does not know it; it holds {lock}", process.describe());
-    let has_daemon = seen.process(process.parent).is_some_and(ProcessEntry::is_daemon);
+    let has_daemon = seen.processes.get(process.parent).is_some_and(|parent| parent.command().is_daemon());
     let identity = Identity::of(pid).ok().filter(|_| !(seen.locked || holds || left || has_daemon));
     if let Some(identity) = identity {
         check.fixable(Problem, what, "no daemon will ever welcome it", Fix::End(identity));

@@ -8,7 +8,7 @@ use teamd_shared::member::SandboxMode;
 use teamd_shared::sandbox::{Attack, Layers, Namespaces, Probe, Promise};
 use teamd_shared::team_dir::TeamDir;
 
-use super::finding::{Check, Finding, run};
+use super::finding::{Check, CheckFinding, run};
 use super::seen::Seen;
 use crate::ctl::render::{BAD, BOLD, DIM};
 use crate::ctl::table::{Cell, Table};
@@ -66,7 +66,7 @@ fn judge(promise: Promise, probe: &Probe, apart: bool) -> Judged {
 
 impl Confined {
     /// Returns which promises are not held.
-    pub(super) fn findings(&self) -> Vec<Finding> {
+    pub(super) fn findings(&self) -> Vec<CheckFinding> {
         run("sandbox", |check| {
             if let Some(why) = &self.error {
                 let means = "no teammate can be started, and nothing is known of the sandbox";

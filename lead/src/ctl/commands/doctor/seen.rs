@@ -13,15 +13,15 @@ use teamd_shared::name::Name;
 use teamd_shared::process::Identity;
 use teamd_shared::team_dir::{DirError, FOLDERS, FileKind, Found, TeamDir, TeamPath};
 
-use super::processes::{self, ProcessEntry};
 use crate::client::is_locked;
+use crate::ctl::processes::Processes;
 
 /// What was seen.
 pub(super) struct Seen {
     pub(super) dir: Arc<TeamDir>,
     /// Whether a daemon holds the lock.
     pub(super) locked: bool,
-    pub(super) processes: Vec<ProcessEntry>,
+    pub(super) processes: Processes,
     pub(super) roster: Result<Option<Roster>, ConfigError>,
     pub(super) journal: Result<JournalView, JournalError>,
     /// Everything at the top and in the folders.
@@ -47,7 +47,7 @@ impl Seen {
     /// The roster comes before the journal, which is never behind it.
     pub(super) fn look(dir: &Arc<TeamDir>) -> Self {
         let locked = is_locked(dir);
-        let processes = processes::list();
+        let processes = Processes::read();
         let roster = Roster::load(dir);
         let shown = roster.as_ref().ok().and_then(Option::as_ref).map(|roster| roster.seq);
         let journal = JournalView::look(dir, shown);
@@ -105,19 +105,14 @@ impl Seen {
         found.is_some_and(|found| self.holders(found.identity).next().is_some())
     }
 
-    /// Returns a process.
-    pub(super) fn process(&self, pid: u32) -> Option<&ProcessEntry> {
-        self.processes.iter().find(|process| process.pid == pid)
-    }
-
     /// Tells whether a daemon or a worker may be at work here: what is found once may be gone in a moment.
     pub(super) fn is_at_work(&self) -> bool {
         self.locked
             || self.owned("transcript").any(|(found, _)| self.holders(found.identity).next().is_some())
             || self
                 .processes
-                .iter()
-                .any(|it| it.worker_in(self.dir.root()).is_some() || it.is_shim_in(self.dir.root()))
+                .all()
+                .any(|it| it.command().worker_in(self.dir.root()).is_some() || it.is_shim_in(self.dir.root()))
     }
 }
 

@@ -10,11 +10,11 @@ use teamd_shared::process::Identity;
 use teamd_shared::request::Kind;
 
 use super::finding::Severity::{self, Note, Problem};
-use super::finding::{Check, Finding, Fix, count, run};
-use super::processes::ProcessEntry;
+use super::finding::{Check, CheckFinding, Fix, count, run};
 use super::seen::Seen;
 use crate::client::{Client, is_locked};
 use crate::ctl::context::block_on;
+use crate::ctl::processes::ProcessEntry;
 
 /// How long a daemon may take to say that it runs.
 const ANSWER: Duration = Duration::from_secs(3);
@@ -24,7 +24,7 @@ const MENDED_SOON: &str = "the daemon writes it anew within 10 seconds: run this
 const SET_ASIDE: &str = "the daemon sets it aside in journal.torn before it writes again";
 
 /// Judges the daemon: it answers if it holds the lock, and no worker waits for it if it does not run.
-pub(super) fn daemon(seen: &Seen) -> Vec<Finding> {
+pub(super) fn daemon(seen: &Seen) -> Vec<CheckFinding> {
     run("daemon", |check| {
         if seen.locked {
             return daemon_that_runs(seen, check);
@@ -62,7 +62,7 @@ fn daemon_that_runs(seen: &Seen, check: &mut Check) -> Option<String> {
     let recorded = recorded.filter(|daemon| daemon.is_alive()).map(|daemon| daemon.pid);
     let root = rustix::fs::fstat(&*seen.dir).map(|stat| (stat.st_dev, stat.st_ino)).ok();
     let by_kernel = root.into_iter().flat_map(|root| seen.holders(root));
-    let holder = recorded.into_iter().chain(by_kernel).find_map(|pid| seen.process(pid));
+    let holder = recorded.into_iter().chain(by_kernel).find_map(|pid| seen.processes.get(pid));
     let holder = holder.map_or_else(|| "a process that cannot be seen".to_owned(), ProcessEntry::describe);
     let what = format!("{holder} holds the lock of the team directory, and no daemon answers");
     let next = "see log/teamd.log; `kill -9` a daemon that hangs: `teamd start` then adopts its workers";

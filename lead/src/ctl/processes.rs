@@ -1,0 +1,177 @@
+//! The processes of this machine as `/proc` shows them, and which of them belong to a team.
+//!
+//! A process is shown here as evidence. What is signalled is told by its identity, and held by a pidfd.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use teamd_shared::name::Name;
+use teamd_shared::process::stat;
+
+/// A process: what `/proc/PID/stat` says of it (`proc_pid_stat(5)`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct ProcessEntry {
+    pub(super) pid: u32,
+    pub(super) parent: u32,
+    /// Clock ticks, with those of the children that it has reaped.
+    pub(super) cpu: u64,
+    pub(super) threads: u64,
+    pub(super) start_ticks: u64,
+    /// Pages of memory in use.
+    pub(super) rss: u64,
+}
+
+/// All processes, read once.
+#[derive(Debug)]
+pub(super) struct Processes(BTreeMap<u32, ProcessEntry>);
+
+impl Processes {
+    /// Reads them; those that end meanwhile are left out.
+    pub(super) fn read() -> Self {
+        let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+        let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+        Self(pids.filter_map(|pid| Some((pid, parse(pid, &stat(pid).ok()?)?))).collect())
+    }
+
+    /// Returns all of them.
+    pub(super) fn all(&self) -> impl Iterator<Item = &ProcessEntry> {
+        self.0.values()
+    }
+
+    /// Returns the one that has this number.
+    pub(super) fn get(&self, pid: u32) -> Option<&ProcessEntry> {
+        self.0.get(&pid)
+    }
+
+    /// Returns a process, and all that descends from it.
+    pub(super) fn tree<'a>(&'a self, root: &'a ProcessEntry) -> Vec<&'a ProcessEntry> {
+        let (mut found, mut next) = (vec![root], 0);
+        while let Some(parent) = found.get(next).map(|process| process.pid) {
+            found.extend(self.all().filter(|process| process.parent == parent));
+            next += 1;
+        }
+        found
+    }
+}
+
+/// The name (field 2) may hold spaces and parentheses: fields count from the last one. A zombie is left out.
+fn parse(pid: u32, stat: &str) -> Option<ProcessEntry> {
+    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_ascii_whitespace().collect();
+    let number = |at: usize| fields.get(at)?.parse::<u64>().ok();
+    // utime, stime, cutime, cstime: fields 14 to 17.
+    let cpu = (11..15).map(number).sum::<Option<u64>>()?;
+    let (parent, threads) = (u32::try_from(number(1)?).ok()?, number(17)?);
+    let (start_ticks, rss) = (number(19)?, number(21)?);
+    let is_there = !matches!(fields.first(), Some(&("Z" | "X")));
+    is_there.then_some(ProcessEntry { pid, parent, cpu, threads, start_ticks, rss })
+}
+
+impl ProcessEntry {
+    /// Returns the real user id.
+    pub(super) fn user(&self) -> Option<u32> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).ok()?;
+        status
+            .lines()
+            .find_map(|line| line.strip_prefix("Uid:"))?
+            .split_ascii_whitespace()
+            .next()?
+            .parse()
+            .ok()
+    }
+
+    /// Returns the command line; an empty one of the kernel's own, and where it cannot be seen.
+    pub(super) fn command(&self) -> CommandLine {
+        let line = fs::read(format!("/proc/{}/cmdline", self.pid)).unwrap_or_default();
+        let words = line.split_inclusive(|&byte| byte == 0);
+        let word =
+            |word: &[u8]| String::from_utf8_lossy(word.strip_suffix(b"\0").unwrap_or(word)).into_owned();
+        CommandLine(words.map(word).collect())
+    }
+
+    /// Tells whether it is a shim of the team directory at this path: its descriptor 0 is a transcript there.
+    pub(super) fn is_shim_in(&self, root: &Path) -> bool {
+        let input = || fs::read_link(format!("/proc/{}/fd/0", self.pid)).unwrap_or_default();
+        self.command().is_shim() && input().starts_with(root.join("transcript"))
+    }
+
+    /// Says what it is, for people: the beginning of its command line.
+    pub(super) fn describe(&self) -> String {
+        const MOST: usize = 100;
+        let line = self.command().0.join(" ");
+        let short: String = line.chars().take(MOST).collect();
+        let more = if short.len() < line.len() { "…" } else { "" };
+        format!("process {} (`{short}{more}`)", self.pid)
+    }
+}
+
+/// The words of a command line.
+pub(super) struct CommandLine(Vec<String>);
+
+impl CommandLine {
+    /// Returns the teammate and the incarnation, if it is that of a worker of the team directory at this path.
+    pub(super) fn worker_in(&self, root: &Path) -> Option<(Name, u32)> {
+        let here = self.option("--team-dir").is_some_and(|path| Path::new(path) == root);
+        if !here || !self.program()?.starts_with("team-worker") || self.0.get(1)? != "run" {
+            return None;
+        }
+        Some((Name::of_inbox(self.option("--name")?).ok()?, self.option("--incarnation")?.parse().ok()?))
+    }
+
+    /// Tells whether it is that of a daemon.
+    pub(super) fn is_daemon(&self) -> bool {
+        self.program() == Some("teamd")
+    }
+
+    fn is_shim(&self) -> bool {
+        self.0.get(1).is_some_and(|word| word == "shim")
+    }
+
+    fn program(&self) -> Option<&str> {
+        Path::new(self.0.first()?).file_name()?.to_str()
+    }
+
+    fn option(&self, name: &str) -> Option<&str> {
+        // The words behind `--` are the command of a tool call.
+        let mut own = self.0.iter().take_while(|word| *word != "--");
+        own.find(|word| *word == name)?;
+        own.next().map(String::as_str)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fields_are_found_behind_any_name() {
+        let stat = "7 (a) b (c)) S 3 7 7 0 -1 4194560 1 0 0 0 10 20 30 40 20 0 2 0 81991 1000 25 1";
+        let entry = ProcessEntry { pid: 7, parent: 3, cpu: 100, threads: 2, start_ticks: 81_991, rss: 25 };
+        assert_eq!(parse(7, stat), Some(entry));
+        assert_eq!(parse(7, &stat.replace(") S", ") Z")), None);
+        assert_eq!(parse(7, "7 (x"), None);
+    }
+
+    #[test]
+    fn this_process_is_seen() {
+        let processes = Processes::read();
+        let own = processes.get(std::process::id()).unwrap();
+        assert_eq!(own.user(), Some(nix::unistd::getuid().as_raw()));
+        assert!(own.describe().contains("teamd_lead"), "{}", own.describe());
+        assert!(own.threads > 0 && !own.is_shim_in(Path::new("/")));
+    }
+
+    #[test]
+    fn workers_and_shims_are_known_by_what_they_were_started_with() {
+        let line = |words: &[&str]| CommandLine(words.iter().map(|&word| word.to_owned()).collect());
+        let root = Path::new("/w/.team");
+        let run =
+            ["/b/team-worker", "run", "--name", "alice", "--incarnation", "3", "--team-dir", "/w/.team"];
+        let worker = line(&run).worker_in(root).unwrap();
+        assert_eq!((worker.0.as_str(), worker.1), ("alice", 3));
+        assert_eq!(line(&run).worker_in(Path::new("/w")), None);
+        assert_eq!(line(&["vi", "run", "--team-dir", "/w/.team"]).worker_in(root), None);
+        assert!(line(&["/proc/self/exe", "shim", "7", "/w", "make"]).is_shim());
+        assert!(!line(&["vi", "shim.rs"]).is_shim() && line(&["/b/teamd", "serve"]).is_daemon());
+    }
+}

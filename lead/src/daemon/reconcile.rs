@@ -32,7 +32,7 @@ pub(super) struct Reconciled {
 /// The system's error where it cannot be told whether a worker is alive: a start that fails records no end.
 pub(super) fn reconcile(daemon: &mut EventLoop) -> Result<(Vec<Event>, Reconciled), (Name, io::Error)> {
     let unended: Vec<(Incarnation, Member)> = daemon
-        .batcher
+        .dispatcher
         .team
         .members
         .values()
@@ -45,7 +45,7 @@ pub(super) fn reconcile(daemon: &mut EventLoop) -> Result<(Vec<Event>, Reconcile
     let mut found = Reconciled::default();
     let mut events = Vec::new();
     for (incarnation, member) in unended {
-        daemon.supervisor.recall(&incarnation, &member);
+        daemon.owned.supervisor.recall(&incarnation, &member);
         let process = member.process;
         if adopt(daemon, &incarnation, process.as_ref()).map_err(|error| (incarnation.name.clone(), error))? {
             found.adopted += 1;
@@ -63,12 +63,12 @@ pub(super) fn reconcile(daemon: &mut EventLoop) -> Result<(Vec<Event>, Reconcile
 /// Tells whether the process of an incarnation may hold its lock on a file that is not at the path of its transcript. A process
 /// without a lock has not begun, or is no worker of this team.
 fn is_locked_elsewhere(daemon: &EventLoop, name: &Name, process: &Identity) -> bool {
-    let before = daemon.batcher.team.daemon.as_ref();
-    let is_no_copy = before.is_some_and(|before| before.is_of(&daemon.dir));
+    let before = daemon.dispatcher.team.daemon.as_ref();
+    let is_no_copy = before.is_some_and(|before| before.is_of(&daemon.owned.dir));
     if !is_no_copy || !process.is_alive() {
         return false;
     }
-    let is_moved = matches!(daemon.dir.identity(&TeamPath::transcript(name)), Ok(None));
+    let is_moved = matches!(daemon.owned.dir.identity(&TeamPath::transcript(name)), Ok(None));
     // A process that cannot be looked at is not taken for gone: it is the process of the journal.
     is_moved || locks::list().map_or(true, |locks| locks.iter().any(|held| held.pid == process.pid))
 }
@@ -76,20 +76,20 @@ fn is_locked_elsewhere(daemon: &EventLoop, name: &Name, process: &Identity) -> b
 fn adopt(daemon: &mut EventLoop, incarnation: &Incarnation, process: Option<&Identity>) -> io::Result<bool> {
     let Some(process) = process else { return Ok(false) };
     let name: &Name = &incarnation.name;
-    let is_locked = liveness_lock_is_held(&daemon.dir, name);
+    let is_locked = liveness_lock_is_held(&daemon.owned.dir, name);
     if !is_locked && !is_locked_elsewhere(daemon, name, process) {
         return Ok(false);
     }
     let age = process.age();
-    match daemon.supervisor.adopt(incarnation.clone(), process.clone()) {
+    match daemon.owned.supervisor.adopt(incarnation.clone(), process.clone()) {
         Ok(()) => {
             if !is_locked {
                 tracing::warn!(
                     "{name} is alive, and its transcript is not the file that it writes: was it replaced?"
                 );
-                daemon.supervisor.is_unlocked(incarnation.clone());
+                daemon.owned.supervisor.is_unlocked(incarnation.clone());
             }
-            daemon.batcher.live.aged(incarnation, age);
+            daemon.dispatcher.live.aged(incarnation, age);
             Ok(true)
         }
         Err(error) if is_gone(&error) => {

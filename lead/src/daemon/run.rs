@@ -16,7 +16,7 @@ use teamd_shared::watch::Watch;
 use tokio::sync::mpsc;
 
 use super::confinement::Confinement;
-use super::core::batch::{Batcher, End};
+use super::core::dispatcher::{Dispatcher, End};
 use super::core::event::{Event, Now};
 use super::core::live::Rules;
 use super::event_loop::{EventLoop, Sources, Upkeep};
@@ -27,6 +27,7 @@ use super::io::effects::Effects;
 use super::io::journal::{Journal, refuse_linked_copy};
 use super::io::lead_inbox::LeadInbox;
 use super::io::lock::TeamLock;
+use super::io::owned::Owned;
 use super::io::reaper::Reaper;
 use super::io::roster::{Before, REPLACED, RosterFile, set_aside};
 use super::io::signals::{self, Signals};
@@ -123,19 +124,22 @@ impl Running {
             .ok();
         let Settings { grace, restart, watchdog, .. } = settings;
         let rules = Rules { grace, restart, watchdog, snapshot_lines: SNAPSHOT_LINES };
-        let mut daemon = EventLoop {
+        let owned = Owned {
             dir: Arc::clone(&dir),
             journal: loaded.journal,
             effects: Effects::new(Arc::clone(&dir), settings.durability),
-            reaper: Reaper::new(Arc::clone(&dir), empty_sender),
-            batcher: Batcher::new(loaded.team, rules),
             roster: RosterFile::new(confinement),
             supervisor,
-            lead,
-            lead_has_more: false,
             connections: Connections::default(),
             inputs: inputs_sender.clone(),
             began: Instant::now(),
+        };
+        let mut daemon = EventLoop {
+            dispatcher: Dispatcher::new(loaded.team, rules),
+            owned,
+            reaper: Reaper::new(Arc::clone(&dir), empty_sender),
+            lead,
+            lead_has_more: false,
             hand_over: None,
             upkeep: Upkeep::default(),
         };
@@ -153,16 +157,17 @@ impl Running {
     /// is the daemon next, if one is.
     async fn end(self, dir: &TeamDir) -> Result<Option<HandOver>, CommandError> {
         let Self { daemon, sources: Sources { signals, socket, .. }, .. } = self;
-        let EventLoop { batcher, mut connections, supervisor, hand_over, .. } = daemon;
+        let EventLoop { dispatcher, owned: Owned { mut connections, supervisor, .. }, hand_over, .. } =
+            daemon;
         socket.close();
-        if let Some(End::HandedOver) = batcher.end {
+        if let Some(End::HandedOver) = dispatcher.end {
             signals::hold_back();
         } else {
             notify(&[sd_notify::NotifyState::Stopping]);
         }
         connections.drain().await;
         socket.remove(dir);
-        match batcher.end {
+        match dispatcher.end {
             Some(End::Failed(why)) => {
                 tracing::error!("the daemon ends: {why}; its workers go on");
                 Err(CommandError::new(ExitCode::Failed, why)
@@ -184,13 +189,13 @@ impl Running {
 /// Adopts the live workers, records the start, and does again what the last daemon left undone.
 fn take_over(daemon: &mut EventLoop, before: Option<&Roster>) -> Result<Reconciled, CommandError> {
     let process = Identity::of_self().map_err(|e| failed("cannot read its own identity", &e))?;
-    let workspace = daemon.dir.workspace();
-    let team_name = match (daemon.batcher.team.seq, workspace.file_name()) {
+    let workspace = daemon.owned.dir.workspace();
+    let team_name = match (daemon.dispatcher.team.seq, workspace.file_name()) {
         (0, None) => "default".to_owned(),
         (0, Some(name)) => name.to_string_lossy().into_owned(),
-        _ => daemon.batcher.team.team_name.clone(),
+        _ => daemon.dispatcher.team.team_name.clone(),
     };
-    let this = Daemon { process, started_at: clock::wall(), directory: daemon.dir.id().ok() };
+    let this = Daemon { process, started_at: clock::wall(), directory: daemon.owned.dir.id().ok() };
     let record = TeamRecord::of(TeamEvent::Started, team_name, Some(this));
     let (events, found) = reconcile(daemon).map_err(|(name, error)| {
         CommandError::new(ExitCode::Failed, format!("cannot see whether {name} is alive: {error}"))
@@ -200,15 +205,15 @@ fn take_over(daemon: &mut EventLoop, before: Option<&Roster>) -> Result<Reconcil
         if let Event::Found { incarnation } = event
             && let Some((doing, usage)) = before.and_then(|before| RosterFile::last_said(before, incarnation))
         {
-            daemon.batcher.live.recall(incarnation, doing, usage);
+            daemon.dispatcher.live.recall(incarnation, doing, usage);
         }
     }
-    daemon.begin(record);
+    daemon.dispatcher.begin(record, &mut daemon.owned);
     refuse_if_over(daemon)?;
     let mut events = events;
     events.push(daemon.read_lead());
     daemon.handle(events);
-    daemon.settle();
+    daemon.dispatcher.settle(&mut daemon.owned);
     refuse_if_over(daemon)?;
     daemon.write_roster();
     Ok(found)
@@ -216,17 +221,17 @@ fn take_over(daemon: &mut EventLoop, before: Option<&Roster>) -> Result<Reconcil
 
 /// Refuses to go on if the daemon has failed already: it must not say that it answers.
 fn refuse_if_over(daemon: &EventLoop) -> Result<(), CommandError> {
-    let Some(End::Failed(why)) = &daemon.batcher.end else { return Ok(()) };
+    let Some(End::Failed(why)) = &daemon.dispatcher.end else { return Ok(()) };
     Err(CommandError::new(ExitCode::Failed, why.clone())
         .hint("look at the permissions and the free space of the disk"))
 }
 
 fn tell(daemon: &EventLoop, found: Reconciled) {
-    let pending = daemon.batcher.team.requests.values().filter(|request| request.is_pending()).count();
+    let pending = daemon.dispatcher.team.requests.values().filter(|request| request.is_pending()).count();
     tracing::info!(
         "teamd {} runs for {} (pid {}): {} workers adopted, {} had ended meanwhile, {pending} requests pending",
         env!("CARGO_PKG_VERSION"),
-        daemon.dir.root().display(),
+        daemon.owned.dir.root().display(),
         std::process::id(),
         found.adopted,
         found.ended,

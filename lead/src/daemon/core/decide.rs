@@ -49,6 +49,7 @@ pub(crate) fn decide(view: &View<'_>, event: &Event, ids: &mut dyn Ids) -> Decis
     match event {
         Event::Command(client, command) => view.command(*client, command, ids),
         Event::Spawn(client, id, order, facts) => view.spawn(*client, id, order, facts),
+        Event::Greeted { incarnation } => view.greeted(incarnation),
         Event::Connected { incarnation, state, .. } => view.connected(incarnation, state),
         Event::Said { incarnation, state } => view.said(incarnation, state),
         Event::Submitted { incarnation, request_id, line } => view.submitted(incarnation, request_id, line),

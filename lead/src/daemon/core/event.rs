@@ -77,7 +77,9 @@ pub(crate) enum Event {
     Command(Client, Command),
     /// A spawn under this id, with what must be known to decide it.
     Spawn(Client, RequestId, Box<SpawnOrder>, SpawnFacts),
-    /// A worker has connected, and its identity was checked.
+    /// A started worker has greeted on the connection that it inherited, which it does under its liveness lock.
+    Greeted { incarnation: Incarnation },
+    /// A worker has connected again, and its identity was checked.
     Connected { incarnation: Incarnation, environment: Option<Environment>, state: WorkerState },
     /// A worker reports its state.
     Said { incarnation: Incarnation, state: WorkerState },
@@ -118,7 +120,8 @@ impl Event {
     /// Returns the incarnation that the event is about, if it is about one that exists.
     pub(crate) fn incarnation(&self) -> Option<&Incarnation> {
         match self {
-            Self::Connected { incarnation, .. }
+            Self::Greeted { incarnation }
+            | Self::Connected { incarnation, .. }
             | Self::Said { incarnation, .. }
             | Self::Submitted { incarnation, .. }
             | Self::Leaving { incarnation }

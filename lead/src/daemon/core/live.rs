@@ -51,6 +51,8 @@ pub(crate) struct Live {
 pub(crate) struct Alive {
     pub(crate) incarnation: u32,
     pub(crate) connected: bool,
+    /// Whether it was started, and has not greeted yet.
+    pub(crate) is_awaited: bool,
     pub(crate) environment: Option<Environment>,
     /// When it was started again by the policy: by the wall clock, as its record has it, and since the daemon began.
     restarts: Vec<(f64, Duration)>,
@@ -102,6 +104,11 @@ impl Live {
                 }
                 alive.take(state);
             }
+            Event::Greeted { incarnation } => {
+                if let Some(alive) = self.of_mut(incarnation) {
+                    alive.is_awaited = false;
+                }
+            }
             Event::Said { incarnation, state } => {
                 if let Some(alive) = self.of_mut(incarnation) {
                     alive.take(state);
@@ -123,7 +130,7 @@ impl Live {
                 let watchers = self.members.values().filter(|alive| alive.watches).count();
                 let alive = self.enter(incarnation);
                 alive.watches = watchers < WATCHERS;
-                alive.connected = true;
+                (alive.connected, alive.is_awaited) = (true, true);
                 alive.watch.connected();
             }
             Event::Ended { incarnation, .. } => {

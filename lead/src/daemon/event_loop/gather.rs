@@ -11,7 +11,6 @@ use teamd_shared::team_dir::TeamDir;
 use teamd_shared::watch::Changes;
 
 use super::{EventLoop, Sources};
-use crate::daemon::core::batch::Introduction;
 use crate::daemon::core::event::{Client, Event, Incarnation, SpawnFacts};
 use crate::daemon::io::connections::{ConnectedWorker, Input, Reconnected};
 use crate::daemon::io::reap::liveness_lock_holder;
@@ -30,7 +29,7 @@ impl EventLoop {
             self.process_exited(incarnation);
         }
         while let Ok(event) = sources.empty.try_recv() {
-            events.extend(self.reaper.on_empty(event, &mut self.supervisor));
+            events.extend(self.incarnation_ended(event));
         }
         if self.lead_has_more {
             events.push(self.read_lead());
@@ -44,7 +43,7 @@ impl EventLoop {
     pub(super) fn intake(&mut self, input: Input) -> Option<Event> {
         match input {
             Input::ClientConnected { connection, replies } => {
-                self.connections.add_client(connection, replies);
+                self.owned.connections.add_client(connection, replies);
                 None
             }
             Input::ClientAsks { connection, request } => {
@@ -53,14 +52,14 @@ impl EventLoop {
             }
             Input::WorkerConnected(here) => self.worker_connected(*here),
             Input::WorkerSays { connection, incarnation, frame } => {
-                if !self.connections.is_present(&incarnation, connection) {
+                if !self.owned.connections.is_present(&incarnation, connection) {
                     return None;
                 }
                 match frame {
                     FromWorker::State(state) => {
                         // The worker was not rung for mail that came before this was known.
-                        if self.batcher.live.wants_ring(&incarnation, state.wants_ring) {
-                            self.connections.say(&incarnation, ToWorker::Ring);
+                        if self.dispatcher.live.wants_ring(&incarnation, state.wants_ring) {
+                            self.owned.connections.say(&incarnation, ToWorker::Ring);
                         }
                         Some(Event::Said { incarnation, state })
                     }
@@ -78,8 +77,8 @@ impl EventLoop {
                 }
             }
             Input::Gone { connection } => {
-                self.batcher.waiters.drop_connection(connection);
-                let incarnation = self.connections.remove(connection)?;
+                self.dispatcher.waiters.drop_connection(connection);
+                let incarnation = self.owned.connections.remove(connection)?;
                 if let Some(how) = self.reaper.on_disconnect(&incarnation) {
                     self.wait_until_empty(incarnation.clone(), how);
                 }
@@ -95,7 +94,7 @@ impl EventLoop {
             Ok(()) => self.command(client, command),
             Err(refusal) => {
                 tracing::warn!("{} is not heard: {}", incarnation.name, refusal.message);
-                self.connections.reply(client, Err(refusal));
+                self.owned.connections.reply(client, Err(refusal));
                 None
             }
         }
@@ -104,21 +103,22 @@ impl EventLoop {
     fn command(&mut self, client: Client, command: Command) -> Option<Event> {
         match command {
             Command::Ping => {
-                let (pid, team_name) = (std::process::id(), self.batcher.team.team_name.clone());
-                let (version, stopping) = (env!("CARGO_PKG_VERSION").to_owned(), self.batcher.is_stopping());
-                self.connections.reply(client, Ok(Done::Pong { pid, team_name, version, stopping }));
+                let (pid, team_name) = (std::process::id(), self.dispatcher.team.team_name.clone());
+                let (version, stopping) =
+                    (env!("CARGO_PKG_VERSION").to_owned(), self.dispatcher.is_stopping());
+                self.owned.connections.reply(client, Ok(Done::Pong { pid, team_name, version, stopping }));
                 None
             }
             Command::Compare { name, environment } => {
-                let known = self.batcher.live.member(&name).and_then(|alive| alive.environment.as_ref());
+                let known = self.dispatcher.live.member(&name).and_then(|alive| alive.environment.as_ref());
                 let differing = known.map(|there| environment.differing(there)).unwrap_or_default();
-                self.connections.reply(client, Ok(Done::Compared { differing }));
+                self.owned.connections.reply(client, Ok(Done::Compared { differing }));
                 None
             }
             Command::Spawn { id, order } => match self.spawn_facts(&order) {
                 Ok(facts) => Some(Event::Spawn(client, id, order, facts)),
                 Err(refusal) => {
-                    self.connections.reply(client, Err(refusal));
+                    self.owned.connections.reply(client, Err(refusal));
                     None
                 }
             },
@@ -131,11 +131,11 @@ impl EventLoop {
     }
 
     fn spawn_facts(&self, order: &SpawnOrder) -> Result<SpawnFacts, Refusal> {
-        let lead_inbox = lead_begins_at(&self.dir, order)?;
-        let ended = self.batcher.team.members.get(&order.name).is_none_or(|m| m.record.phase.is_ended());
+        let lead_inbox = lead_begins_at(&self.owned.dir, order)?;
+        let ended = self.dispatcher.team.members.get(&order.name).is_none_or(|m| m.record.phase.is_ended());
         Ok(SpawnFacts {
-            held: ended.then(|| liveness_lock_holder(&self.dir, &order.name)).flatten(),
-            default_workspace: default_workspace(&self.dir),
+            held: ended.then(|| liveness_lock_holder(&self.owned.dir, &order.name)).flatten(),
+            default_workspace: default_workspace(&self.owned.dir),
             lead_inbox,
         })
     }
@@ -145,10 +145,9 @@ impl EventLoop {
         let ConnectedWorker { connection, incarnation, environment, state, reconnected } = here;
         // On its inherited connection the worker is known, and its welcome greets it.
         let Some(Reconnected { process, outbound }) = reconnected else {
-            self.batcher.introduce(&incarnation, Introduction::Greeted);
-            return None;
+            return Some(Event::Greeted { incarnation });
         };
-        if Some(&process) != self.supervisor.identity(&incarnation) {
+        if Some(&process) != self.owned.supervisor.identity(&incarnation) {
             tracing::warn!(
                 "a stranger says that it is {} (incarnation {})",
                 incarnation.name,
@@ -159,7 +158,7 @@ impl EventLoop {
             });
             return None;
         }
-        self.connections.add_worker(incarnation.clone(), connection, outbound);
+        self.owned.connections.add_worker(incarnation.clone(), connection, outbound);
         Some(Event::Connected { incarnation, environment, state })
     }
 
@@ -177,7 +176,8 @@ impl EventLoop {
                 files.iter().filter_map(|file| teamd_shared::inbox::owner_of(file)).collect()
             }
             Changes::Anything => {
-                let members = self.batcher.team.members.keys().filter(|name| **name != Name::lead()).cloned();
+                let members =
+                    self.dispatcher.team.members.keys().filter(|name| **name != Name::lead()).cloned();
                 members.chain(std::iter::once(Name::lead())).collect()
             }
         };
@@ -186,15 +186,15 @@ impl EventLoop {
             if owner == Name::lead() {
                 events.push(self.read_lead());
             }
-            let Some(member) = self.batcher.team.members.get(&owner).map(|state| &state.record) else {
+            let Some(member) = self.dispatcher.team.members.get(&owner).map(|state| &state.record) else {
                 continue;
             };
             let incarnation = Incarnation::of(member);
             if matches!(changes, Changes::Files(_)) {
-                self.batcher.mail_arrived(&incarnation, self.now());
+                self.dispatcher.mail_arrived(&incarnation, self.now());
             }
-            if self.batcher.live.of(&incarnation).is_some_and(|alive| alive.said.wants_ring) {
-                self.connections.say(&incarnation, ToWorker::Ring);
+            if self.dispatcher.live.of(&incarnation).is_some_and(|alive| alive.said.wants_ring) {
+                self.owned.connections.say(&incarnation, ToWorker::Ring);
             }
         }
         events

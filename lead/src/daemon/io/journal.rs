@@ -10,6 +10,7 @@ use teamd_shared::journal::{Line, Record, Team, TeamEvent, read_lines};
 use teamd_shared::message::to_json_line;
 use teamd_shared::team_dir::{DirError, TeamDir, TeamPath};
 
+use crate::daemon::core::owners::NotWritten;
 use crate::error::CommandError;
 use crate::exit_code::ExitCode;
 
@@ -74,19 +75,17 @@ impl Journal {
         Ok(Some(told))
     }
 
-    /// Finds out what the journal says after an append that failed: nothing of it, or that is not known. Returns why it failed,
-    /// and the state.
-    pub(crate) fn after_failure(&mut self, error: &AppendLogError) -> (String, Result<Team, String>) {
+    /// Finds out what the journal says after an append that failed: nothing of it, or that is not known.
+    pub(crate) fn after_failure(&mut self, error: &AppendLogError) -> NotWritten {
         tracing::error!("cannot write the journal: {error}");
-        let team = match error {
+        let journal = match error {
             AppendLogError::Broken(error) => Err(format!("the disk cannot be trusted any more: {error}")),
-            AppendLogError::Write(_) => self.fold().map_err(|error| error.to_string()),
+            AppendLogError::Write(_) => {
+                let bytes = self.log.read_all().map_err(JournalError::from);
+                bytes.and_then(|bytes| fold(&bytes)).map(Box::new).map_err(|error| error.to_string())
+            }
         };
-        (error.to_string(), team)
-    }
-
-    fn fold(&mut self) -> Result<Team, JournalError> {
-        fold(&self.log.read_all()?)
+        NotWritten { why: error.to_string(), journal }
     }
 
     /// Appends a batch with one write and one sync: each line is a whole decision, since a kill may cut

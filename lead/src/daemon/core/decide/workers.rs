@@ -29,9 +29,7 @@ impl View<'_> {
                 let phase = member.phase.after(PhaseEvent::Spawned).unwrap_or(Phase::Running);
                 let (process, cgroup) = (Some(identity.clone()), cgroup.cloned());
                 let member = Member { phase, process, cgroup, ..self.updated(member) };
-                Decision::default()
-                    .member(MemberEvent::Spawned, member)
-                    .act(Action::Welcome(incarnation.clone()))
+                Decision::default().member(MemberEvent::Spawned, member)
             }
             Err(why) => {
                 // It read nothing: in a continued conversation, unread messages stay unread.
@@ -44,6 +42,15 @@ impl View<'_> {
                 let ended = Ended { code, signal, inbox, unread, by_signal, emptied, unworkable };
                 self.never_ran(incarnation, &ended, why, ids)
             }
+        }
+    }
+
+    /// Welcomes a worker that has greeted: by now its process is decided, and journaled before the welcome. A welcome that waited
+    /// in a socket could let the worker begin after its daemon had died and the next one had recorded its end.
+    pub(super) fn greeted(&self, incarnation: &Incarnation) -> Decision {
+        match self.present(incarnation) {
+            Some(_) => Decision::default().act(Action::Welcome(incarnation.clone())),
+            None => Decision::default(),
         }
     }
 

@@ -10,7 +10,7 @@ use teamd_shared::name::Name;
 
 use super::super::sim::Daemon;
 use super::{Checked, Promises, check};
-use crate::daemon::core::batch::Reply;
+use crate::daemon::core::dispatcher::Answer;
 use crate::daemon::core::event::{Action, Client, Until};
 use crate::daemon::core::waiters::status;
 
@@ -70,7 +70,7 @@ impl Promises {
     pub(in super::super) fn is_shown(
         &self,
         daemon: &Daemon,
-        answer: &Reply,
+        answer: &Answer,
         roster: &BTreeMap<Name, MemberStatus>,
         now: Duration,
     ) -> Checked {
@@ -78,7 +78,7 @@ impl Promises {
         if waited || answer.is_err() {
             return Ok(());
         }
-        let (team, live) = (&daemon.batcher.team, &daemon.batcher.live);
+        let (team, live) = (&daemon.dispatcher.team, &daemon.dispatcher.live);
         let stands = team.members.iter().map(|(name, state)| (name, status(team, live, &state.record)));
         let stands: BTreeMap<&Name, MemberStatus> = stands.collect();
         let shown: BTreeMap<&Name, MemberStatus> =

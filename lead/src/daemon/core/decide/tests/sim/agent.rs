@@ -120,7 +120,8 @@ impl World {
     /// Returns what must be known of the world to decide a spawn.
     pub(super) fn spawn_facts(&self, daemon: &Daemon, order: &SpawnOrder) -> SpawnFacts {
         let name = &order.name;
-        let ended = daemon.batcher.team.members.get(name).is_none_or(|member| member.record.phase.is_ended());
+        let ended =
+            daemon.dispatcher.team.members.get(name).is_none_or(|member| member.record.phase.is_ended());
         let begins = *name == Name::lead() && !order.resume;
         let lines = self.disk.inboxes.get(&Name::lead()).map_or(0, Vec::len);
         SpawnFacts {

@@ -12,7 +12,6 @@ use super::super::mutants::Mutant;
 use super::daemon::Daemon;
 use super::machine::Up;
 use super::world::World;
-use crate::daemon::core::batch::Introduction;
 use crate::daemon::core::event::{Ended, Event, Incarnation};
 
 impl World {
@@ -92,7 +91,7 @@ impl World {
         let Some(up) = link.up.pop_front() else {
             self.links.remove(&number);
             if !self.is(Mutant::AnswersFollowTheIncarnation) {
-                daemon.batcher.waiters.drop_connection(number);
+                daemon.dispatcher.waiters.drop_connection(number);
             }
             if daemon.connections.get(&incarnation) != Some(&number) {
                 return None;
@@ -104,10 +103,7 @@ impl World {
             return Some(Event::Disconnected { incarnation });
         };
         match up {
-            Up::StartedWorker => {
-                daemon.batcher.introduce(&incarnation, Introduction::Greeted);
-                None
-            }
+            Up::StartedWorker => Some(Event::Greeted { incarnation }),
             Up::Back(environment, state) => {
                 if daemon.supervised.get(&incarnation) != Some(&pid) {
                     link.down.push_back(ToWorker::Stranger { why: "no such incarnation".to_owned() });
@@ -166,7 +162,7 @@ impl World {
         let rejected = bad.collect();
         (daemon.lead, daemon.lead_has_more) = (to, to < end);
         if self.is(Mutant::PositionOvertakes) {
-            daemon.batcher.lead = position;
+            daemon.dispatcher.lead = position;
         }
         Event::LeadRead { position, rejected }
     }

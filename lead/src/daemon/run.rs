@@ -7,7 +7,7 @@ use std::time::Instant;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use teamd_shared::clock;
 use teamd_shared::config::Roster;
-use teamd_shared::journal::{Daemon, SNAPSHOT_LINES, TeamEvent, TeamRecord};
+use teamd_shared::journal::{Daemon, SNAPSHOT_LINES, Team, TeamEvent, TeamRecord};
 use teamd_shared::logging;
 use teamd_shared::process::{Identity, adopt_orphans, deny_tracing};
 use teamd_shared::settings::Settings;
@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 
 use super::confinement::Confinement;
 use super::core::dispatcher::{Dispatcher, End};
-use super::core::event::{Event, Now};
+use super::core::event::Event;
 use super::core::live::Rules;
 use super::event_loop::{EventLoop, Sources, Upkeep};
 use super::hand_over::{HandOver, become_successor};
@@ -29,7 +29,7 @@ use super::io::lead_inbox::LeadInbox;
 use super::io::lock::TeamLock;
 use super::io::owned::Owned;
 use super::io::reaper::Reaper;
-use super::io::roster::{Before, REPLACED, RosterFile, set_aside};
+use super::io::roster::{OnDisk, REPLACED, RosterFile, UNREADABLE, set_aside};
 use super::io::signals::{self, Signals};
 use super::io::socket::Socket;
 use super::io::workers::Supervisor;
@@ -100,15 +100,7 @@ impl Running {
                 "the last line of the journal was torn: {length} bytes were set aside in journal.torn"
             );
         }
-        let mut before = look_at_roster(&dir)?;
-        if loaded.team.seq == 0 && before.as_ref().is_some_and(|before| !before.members.is_empty()) {
-            let now = Now { wall: clock::wall(), monotonic: std::time::Duration::ZERO };
-            let aside = set_aside(&dir, REPLACED, now)?;
-            tracing::warn!(
-                "there is no journal, and config.json has members: it was kept as {aside}, and the team begins anew"
-            );
-            before = None;
-        }
+        let before = earlier_roster(&dir, &loaded.team)?;
         write_gitignore(&dir)?;
         let (inputs_sender, inputs) = mpsc::channel(ROOM);
         let (exited_sender, exited) = mpsc::unbounded_channel();
@@ -238,16 +230,23 @@ fn tell(daemon: &EventLoop, found: Reconciled) {
     );
 }
 
-fn look_at_roster(dir: &TeamDir) -> Result<Option<Roster>, CommandError> {
-    let now = Now { wall: clock::wall(), monotonic: std::time::Duration::ZERO };
-    match RosterFile::look(dir, now)? {
-        Ok(Before::Usable(roster)) => Ok(roster),
-        Ok(Before::KeptAside(name)) => {
-            tracing::warn!("config.json could not be read: it was kept as {name} and is written anew");
+/// Returns the roster that an earlier daemon of this team wrote. What is none is moved aside.
+fn earlier_roster(dir: &TeamDir, team: &Team) -> Result<Option<Roster>, CommandError> {
+    match RosterFile::find(dir)? {
+        OnDisk::Nothing => Ok(None),
+        OnDisk::Roster(roster) if team.seq > 0 || roster.members.is_empty() => Ok(Some(roster)),
+        OnDisk::Roster(_) => {
+            let aside = set_aside(dir, REPLACED, clock::wall())?;
+            tracing::warn!(
+                "there is no journal, and config.json has members: it was kept as {aside}, and the team begins anew"
+            );
             Ok(None)
         }
-        Err(newer) => Err(CommandError::new(ExitCode::Failed, newer.to_string())
-            .hint("nothing was changed; use the newer teamd that wrote it")),
+        OnDisk::Unreadable => {
+            let aside = set_aside(dir, UNREADABLE, clock::wall())?;
+            tracing::warn!("config.json could not be read: it was kept as {aside} and is written anew");
+            Ok(None)
+        }
     }
 }
 

@@ -47,8 +47,8 @@ pub(crate) struct View<'a> {
 /// Decides what follows from an event.
 pub(crate) fn decide(view: &View<'_>, event: &Event, ids: &mut dyn Ids) -> Decision {
     match event {
-        Event::Command(client, command) => view.command(*client, command, ids),
-        Event::Spawn(client, id, order, facts) => view.spawn(*client, id, order, facts),
+        Event::Command(client, command) => or_refuse(*client, view.command(*client, command, ids)),
+        Event::Spawn(client, id, order, facts) => or_refuse(*client, view.spawn(*client, id, order, facts)),
         Event::Greeted { incarnation } => view.greeted(incarnation),
         Event::Connected { incarnation, state, .. } => view.connected(incarnation, state),
         Event::Said { incarnation, state } => view.said(incarnation, state),
@@ -87,7 +87,7 @@ pub(crate) fn decide(view: &View<'_>, event: &Event, ids: &mut dyn Ids) -> Decis
 }
 
 impl View<'_> {
-    fn command(&self, client: Client, command: &Command, ids: &mut dyn Ids) -> Decision {
+    fn command(&self, client: Client, command: &Command, ids: &mut dyn Ids) -> Result<Decision, Refusal> {
         match command {
             Command::Shutdown(order) => self.shutdown(client, order, ids),
             Command::Answer { request_id, approve, feedback } => {
@@ -98,11 +98,11 @@ impl View<'_> {
             }
             Command::Interrupt { name, asked_at } => self.interrupt(client, name, *asked_at),
             Command::Forget { name } => self.forget(client, name),
-            Command::Stop { force } => self.stop(client, *force, ids),
+            Command::Stop { force } => Ok(self.stop(client, *force, ids)),
             Command::AwaitVerdict { request_id } => self.await_verdict(client, request_id),
             // The event loop answers these itself, or adds facts to them: they never come this way.
             Command::Ping | Command::Compare { .. } | Command::HandOver(_) | Command::Spawn { .. } => {
-                Decision::default().refuse(client, Refusal::new(RefusalCode::Failed, "misdirected command"))
+                Err(Refusal::new(RefusalCode::Failed, "misdirected command"))
             }
         }
     }
@@ -115,7 +115,7 @@ impl View<'_> {
                 true => "`teamctl chat` starts it".to_owned(),
                 false => format!("start it again with `teamctl spawn {name}`, or go on with `--resume`"),
             };
-            return Err(Refusal::new(RefusalCode::Conflict, format!("{name} is not running")).hint(hint));
+            return Err(conflict(format!("{name} is not running"), hint));
         }
         Ok(member)
     }
@@ -201,10 +201,6 @@ impl Decision {
         self
     }
 
-    fn refuse(self, client: Client, refusal: Refusal) -> Self {
-        self.act(Action::Reply(client, Err(refusal)))
-    }
-
     fn and(mut self, other: Self) -> Self {
         self.records.extend(other.records);
         self.actions.extend(other.actions);
@@ -214,5 +210,10 @@ impl Decision {
 
 /// Turns a refusal into the decision that only tells it.
 fn or_refuse(client: Client, decision: Result<Decision, Refusal>) -> Decision {
-    decision.unwrap_or_else(|refusal| Decision::default().refuse(client, refusal))
+    decision.unwrap_or_else(|refusal| Decision::default().act(Action::Reply(client, Err(refusal))))
+}
+
+/// Makes the refusal of what does not fit how things stand.
+fn conflict(message: impl Into<String>, hint: impl Into<String>) -> Refusal {
+    Refusal::new(RefusalCode::Conflict, message).hint(hint)
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use teamd_shared::control::WorkerState;
 use teamd_shared::environment::Environment;
 use teamd_shared::journal::Team;
-use teamd_shared::member::{Doing, Member, Phase, RestartLimit};
+use teamd_shared::member::{Doing, Ending, Member, Phase, RestartLimit};
 use teamd_shared::name::Name;
 use teamd_shared::request::Payload;
 use teamd_shared::transcript::Usage;
@@ -62,8 +62,8 @@ pub(crate) struct Alive {
     /// Whether it may take an inotify instance.
     pub(crate) watches: bool,
     deadlines: Deadlines,
-    /// Whether its process has ended, though its end is not recorded yet: no step of the ladder is due for it any more.
-    exited: bool,
+    /// Whether its end is only waited for, since SIGKILL was sent or its process has ended: no step of the ladder is due.
+    is_ending: bool,
     watch: Watch,
     /// How old the incarnation was when this daemon took it over.
     adopted_age: Duration,
@@ -85,10 +85,10 @@ struct Deadlines {
 /// A step of the termination ladder that is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Due {
-    Force,
-    Overdue,
+    /// SIGTERM, for this reason.
+    Terminate(Ending),
+    /// SIGKILL.
     Kill,
-    Limit,
 }
 
 impl Live {
@@ -247,7 +247,7 @@ impl Live {
         };
         let alive = self.enter(&Incarnation::of(member));
         alive.arm_watch(team, name, now, rules);
-        if alive.exited {
+        if alive.is_ending {
             alive.deadlines = Deadlines::default();
             return;
         }
@@ -276,43 +276,30 @@ impl Live {
 
     /// Returns when the next step is due, since the daemon began.
     pub(crate) fn next_deadline(&self) -> Option<Duration> {
-        let next = |alive: &Alive| [alive.deadlines.next(), alive.watch.next()].into_iter().flatten().min();
-        self.members.values().filter_map(next).min()
+        let steps = |alive: &Alive| alive.deadlines.steps().map(|(at, _)| at).chain(alive.watch.next()).min();
+        self.members.values().filter_map(steps).min()
     }
 
     /// Returns the steps that are due.
     pub(crate) fn due(&self, now: Now) -> Vec<(Incarnation, Due)> {
-        let due = |alive: &Alive| {
-            let is_due = |at: Option<Duration>| at.is_some_and(|at| at <= now.monotonic);
-            let deadlines = alive.deadlines;
-            match () {
-                () if is_due(deadlines.kill) => Some(Due::Kill),
-                () if is_due(deadlines.forced) => Some(Due::Force),
-                () if is_due(deadlines.overdue) => Some(Due::Overdue),
-                () if is_due(deadlines.limit) => Some(Due::Limit),
-                () => None,
-            }
+        let due = |(name, alive): (&Name, &Alive)| {
+            let (_, due) = alive.deadlines.steps().find(|(at, _)| *at <= now.monotonic)?;
+            Some((Incarnation { name: name.clone(), number: alive.incarnation }, due))
         };
-        let incarnation =
-            |name: &Name, alive: &Alive| Incarnation { name: name.clone(), number: alive.incarnation };
-        self.members
-            .iter()
-            .filter_map(|(name, alive)| Some((incarnation(name, alive), due(alive)?)))
-            .collect()
+        self.members.iter().filter_map(due).collect()
     }
 
     /// Takes in that the process of an incarnation has ended: no step of the ladder is due any more, however long the processes
     /// that it started take to end.
     pub(crate) fn process_exited(&mut self, incarnation: &Incarnation) {
-        let alive = self.enter(incarnation);
-        alive.exited = true;
-        alive.deadlines = Deadlines::default();
+        self.enter(incarnation);
+        self.killed(incarnation);
     }
 
     /// Takes in that SIGKILL was sent: only the end of this incarnation is awaited now.
     pub(crate) fn killed(&mut self, incarnation: &Incarnation) {
         if let Some(alive) = self.of_mut(incarnation) {
-            alive.deadlines = Deadlines { kill: Some(Duration::MAX), ..Deadlines::default() };
+            (alive.is_ending, alive.deadlines) = (true, Deadlines::default());
         }
     }
 }
@@ -378,12 +365,15 @@ impl Alive {
 }
 
 impl Deadlines {
-    fn next(self) -> Option<Duration> {
-        [self.forced, self.overdue, self.kill, self.limit]
-            .into_iter()
-            .flatten()
-            .min()
-            .filter(|&at| at != Duration::MAX)
+    /// Returns when each step is due, the one that counts most first.
+    fn steps(self) -> impl Iterator<Item = (Duration, Due)> {
+        let steps = [
+            (self.kill, Due::Kill),
+            (self.forced, Due::Terminate(Ending::Force)),
+            (self.overdue, Due::Terminate(Ending::Overdue)),
+            (self.limit, Due::Terminate(Ending::Limit)),
+        ];
+        steps.into_iter().filter_map(|(at, due)| Some((at?, due)))
     }
 }
 

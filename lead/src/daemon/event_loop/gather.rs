@@ -12,7 +12,7 @@ use teamd_shared::watch::Changes;
 
 use super::{EventLoop, Sources};
 use crate::daemon::core::event::{Client, Event, Incarnation, SpawnFacts};
-use crate::daemon::io::connections::{ConnectedWorker, Input, Reconnected};
+use crate::daemon::io::connections::{ConnectedWorker, Input};
 use crate::daemon::io::reap::liveness_lock_holder;
 
 /// How many inputs one batch takes at the most.
@@ -50,6 +50,7 @@ impl EventLoop {
                 let client = Client { connection, tag: request.tag, agent: false };
                 self.command(client, request.command)
             }
+            Input::WorkerGreeted { incarnation } => Some(Event::Greeted { incarnation }),
             Input::WorkerConnected(here) => self.worker_connected(*here),
             Input::WorkerSays { connection, incarnation, frame } => {
                 if !self.owned.connections.is_present(&incarnation, connection) {
@@ -142,20 +143,12 @@ impl EventLoop {
 
     /// Checks a worker that has connected: its process must be the one that the journal holds for that incarnation.
     fn worker_connected(&mut self, here: ConnectedWorker) -> Option<Event> {
-        let ConnectedWorker { connection, incarnation, environment, state, reconnected } = here;
-        // On its inherited connection the worker is known, and its welcome greets it.
-        let Some(Reconnected { process, outbound }) = reconnected else {
-            return Some(Event::Greeted { incarnation });
-        };
+        let ConnectedWorker { connection, incarnation, environment, state, process, outbound } = here;
         if Some(&process) != self.owned.supervisor.identity(&incarnation) {
-            tracing::warn!(
-                "a stranger says that it is {} (incarnation {})",
-                incarnation.name,
-                incarnation.number
-            );
-            outbound.say(ToWorker::Stranger {
-                why: format!("the journal knows no such incarnation of {}", incarnation.name),
-            });
+            let Incarnation { name, number } = incarnation;
+            tracing::warn!("a stranger says that it is {name} (incarnation {number})");
+            let why = format!("the journal knows no such incarnation of {name}");
+            outbound.say(ToWorker::Stranger { why });
             return None;
         }
         self.owned.connections.add_worker(incarnation.clone(), connection, outbound);

@@ -62,12 +62,12 @@ impl EventLoop {
 
     /// Puts journal and roster back where another process has deleted or replaced them.
     fn restore_journal_and_roster(&mut self) {
-        let now = self.now();
-        match self.owned.journal.look_after(&self.owned.dir, now.wall) {
+        let wall = self.now().wall;
+        match self.owned.journal.look_after(&self.owned.dir, wall) {
             Ok(told) => told.into_iter().for_each(|told| tracing::warn!("{told}")),
             Err(error) => tracing::error!("journal.jsonl is not where it belongs (tried again): {error}"),
         }
-        match self.owned.roster.look_after(&self.owned.dir, now) {
+        match self.owned.roster.look_after(&self.owned.dir, wall) {
             Ok(None) => {}
             Ok(Some(told)) => {
                 tracing::warn!("{told}");

@@ -12,7 +12,7 @@ use teamd_shared::name::Name;
 use teamd_shared::request::{Kind, Payload, Request, Status};
 use uuid::Uuid;
 
-use super::{Decision, View, or_refuse};
+use super::{Decision, View};
 use crate::daemon::core::event::{Action, Client, Incarnation, Until};
 use crate::daemon::core::live::Due;
 
@@ -32,13 +32,9 @@ struct Ask<'a> {
 }
 
 impl View<'_> {
-    pub(super) fn shutdown(&self, client: Client, order: &ShutdownOrder, ids: &mut dyn Ids) -> Decision {
-        or_refuse(client, self.try_shutdown(client, order, ids))
-    }
-
     /// Asks a teammate to shut down, or joins the request that is pending or approved. A repeated order joins the request that
     /// it led to, in whatever state that is.
-    fn try_shutdown(
+    pub(super) fn shutdown(
         &self,
         client: Client,
         order: &ShutdownOrder,
@@ -118,29 +114,18 @@ impl View<'_> {
         let due = self.live.due(self.now).into_iter();
         due.fold(Decision::default(), |decision, (incarnation, due)| match due {
             Due::Kill => decision.act(Action::Kill(incarnation)),
-            Due::Force => decision.and(self.terminate_incarnation(&incarnation, Ending::Force)),
-            Due::Overdue => decision.and(self.terminate_incarnation(&incarnation, Ending::Overdue)),
-            Due::Limit => decision.and(self.time_limit_reached(&incarnation)),
+            Due::Terminate(ending) => decision.and(self.terminate_incarnation(&incarnation, ending)),
         })
     }
 
-    /// Ends an incarnation that has reached its time limit. SIGTERM tells it to leave at the next safe point; it cannot refuse.
-    fn time_limit_reached(&self, incarnation: &Incarnation) -> Decision {
-        let Some(member) = self.present(incarnation).filter(|member| member.ending.is_none()) else {
-            return Decision::default();
-        };
-        let most = Duration::from_secs(member.terms.bounds.max_time.unwrap_or_default());
-        let why = format!("it reached its time limit: {}", format_duration(most));
-        let member = Member { ending: Some(Ending::Limit), ending_note: Some(why), ..self.updated(member) };
-        Decision::default().member(MemberEvent::Ending, member).act(Action::Terminate(incarnation.clone()))
-    }
-
-    /// Begins to end an incarnation by signals.
+    /// Begins to end an incarnation by signals. SIGTERM tells it to leave at the next safe point; it cannot refuse.
     pub(super) fn terminate_incarnation(&self, incarnation: &Incarnation, ending: Ending) -> Decision {
         let Some(member) = self.present(incarnation).filter(|member| member.ending.is_none()) else {
             return Decision::default();
         };
-        let member = Member { ending: Some(ending), ..self.updated(member) };
+        let limit = member.terms.bounds.max_time.filter(|_| ending == Ending::Limit).map(Duration::from_secs);
+        let ending_note = limit.map(|limit| format!("it reached its time limit: {}", format_duration(limit)));
+        let member = Member { ending: Some(ending), ending_note, ..self.updated(member) };
         Decision::default().member(MemberEvent::Ending, member).act(Action::Terminate(incarnation.clone()))
     }
 

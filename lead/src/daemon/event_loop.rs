@@ -45,8 +45,8 @@ pub(super) struct EventLoop {
 pub(super) struct Sources {
     /// What connections report.
     pub(super) inputs: mpsc::Receiver<Input>,
-    /// The workers whose process has ended.
-    pub(super) exited: mpsc::UnboundedReceiver<Incarnation>,
+    /// The numbers of the worker processes that have ended.
+    pub(super) exited: mpsc::UnboundedReceiver<u64>,
     /// The incarnations of which nothing is left.
     pub(super) empty: mpsc::UnboundedReceiver<Event>,
     /// Tells when an inbox grows.
@@ -66,7 +66,7 @@ impl EventLoop {
             let mut events = Vec::new();
             tokio::select! {
                 Some(input) = sources.inputs.recv() => events.extend(self.intake(input)),
-                Some(incarnation) = sources.exited.recv() => self.process_exited(incarnation),
+                Some(number) = sources.exited.recv() => self.process_exited(number),
                 Some(event) = sources.empty.recv() => events.extend(self.incarnation_ended(event)),
                 () = changed(sources.inboxes.as_ref()) => {}
                 () = changed(sources.names.as_ref()) => events.extend(self.look_after_files(sources)),
@@ -139,17 +139,11 @@ impl EventLoop {
         }
     }
 
-    /// Takes in that a process has ended: a task waits until nothing of its incarnation is left.
-    fn process_exited(&mut self, incarnation: Incarnation) {
-        let how = self.owned.supervisor.reap(&incarnation);
-        let is_connected = self.owned.connections.has(&incarnation);
-        if let Some(how) = self.reaper.on_process_exit(&incarnation, how, is_connected) {
+    /// Takes in that a process has ended.
+    fn process_exited(&mut self, number: u64) {
+        if let Some((incarnation, how)) = self.owned.supervisor.reap(number) {
             self.wait_until_empty(incarnation, how);
         }
-    }
-
-    fn incarnation_ended(&mut self, event: Event) -> Option<Event> {
-        self.reaper.on_empty(event, &mut self.owned.supervisor)
     }
 
     /// Has the end of an incarnation reported once nothing of it is left.
@@ -159,12 +153,22 @@ impl EventLoop {
         let beginning = member.map(|it| Beginning { at: it.begins_at, conversation: it.conversation });
         let next = member.filter(|it| self.may_begin_again(it)).map(|it| PathBuf::from(&it.terms.workspace));
         let context = ExitContext {
+            how,
             beginning: beginning.unwrap_or_default(),
+            closed: self.owned.connections.closed(&incarnation),
             group: self.owned.supervisor.leave(&incarnation),
             lock_tells: self.owned.supervisor.lock_tells(&incarnation),
             next_works_in: next,
         };
-        self.reaper.wait(incarnation, how, context);
+        self.reaper.wait(incarnation, context);
+    }
+
+    fn incarnation_ended(&mut self, event: Event) -> Option<Event> {
+        let ended = self.reaper.on_empty(event, &mut self.owned.supervisor)?;
+        if let Event::Ended { incarnation, .. } = &ended {
+            self.owned.connections.forget(incarnation);
+        }
+        Some(ended)
     }
 
     /// Tells whether a member that ends now may be started again. Only then is its workspace looked at.

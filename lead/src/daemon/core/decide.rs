@@ -14,7 +14,6 @@ mod workers;
 mod tests;
 
 use teamd_shared::control::{Command, Refusal, RefusalCode};
-use teamd_shared::environment::Environment;
 use teamd_shared::id::Ids;
 use teamd_shared::journal::{
     Line, MemberEvent, MemberRecord, Notice, Record, RequestEvent, RequestRecord, Team, TeamEvent, TeamRecord,
@@ -173,16 +172,6 @@ impl View<'_> {
 }
 
 impl Decision {
-    /// Returns the incarnation that a spawn begins, and the environment of its order.
-    pub(crate) fn ordered(&self, event: &Event) -> Option<(Incarnation, Environment)> {
-        let Event::Spawn(_, _, order, _) = event else { return None };
-        let begun = self.actions.iter().find_map(|action| match action {
-            Action::Start(incarnation) => Some(incarnation.clone()),
-            _ => None,
-        });
-        begun.map(|incarnation| (incarnation, order.environment.clone()))
-    }
-
     fn record(mut self, record: Record) -> Self {
         self.records.push(record);
         self

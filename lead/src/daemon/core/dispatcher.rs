@@ -84,16 +84,10 @@ struct Batch {
     lines: Vec<Line>,
     actions: Vec<Action>,
     events: Vec<Event>,
-    /// The incarnations that were ordered, with their environments.
-    ordered: Vec<(Incarnation, Environment)>,
-    /// The members that are started again.
-    restarted: BTreeSet<Name>,
     /// The members that lines were written about.
     subjects: BTreeSet<Name>,
     /// The members that something was decided or said about.
     touched: BTreeSet<Name>,
-    /// Whether a teammate has rejected the stop.
-    stop_rejected: bool,
 }
 
 impl Dispatcher {
@@ -237,7 +231,6 @@ impl Dispatcher {
             if let Event::LeadRead { position, .. } = &event {
                 self.lead = *position;
             }
-            batch.ordered.extend(decision.ordered(&event));
             self.record(decision.records, now, &mut batch);
             batch.actions.extend(decision.actions);
             batch.events.push(event);
@@ -276,13 +269,6 @@ impl Dispatcher {
             return;
         }
         batch.subjects.extend(subject(&line.record));
-        match &line.record {
-            Record::Member(record) if record.ended_incarnation.is_some() => {
-                batch.restarted.insert(record.member.name.clone());
-            }
-            Record::Team(record) => batch.stop_rejected |= record.event == TeamEvent::Staying,
-            _ => {}
-        }
         batch.lines.push(line);
     }
 
@@ -290,12 +276,6 @@ impl Dispatcher {
     fn carry_out(&mut self, mut batch: Batch, owners: &mut dyn Owners) {
         let now = owners.now();
         batch.touched.extend(batch.subjects.iter().cloned());
-        for (incarnation, environment) in batch.ordered {
-            self.live.ordered(&incarnation, environment);
-        }
-        for state in batch.restarted.iter().filter_map(|name| self.team.members.get(name)) {
-            self.live.restarted(&state.record, now);
-        }
         for name in &batch.touched {
             self.live.arm(&self.team, name, now, self.rules);
         }
@@ -311,15 +291,12 @@ impl Dispatcher {
             self.answers.extend(self.waiters.answered(&self.team, &self.live, name));
         }
         owners.show(&self.team, &self.live, &batch.touched);
-        if batch.stop_rejected {
-            self.answer_rejected_stop();
-        }
         self.close_if_all_are_gone(owners);
     }
 
     fn perform(&mut self, action: Action, owners: &mut dyn Owners) {
         match action {
-            Action::Start(incarnation) => self.start(incarnation, owners),
+            Action::Start(incarnation, environment) => self.start(incarnation, environment, owners),
             Action::Welcome(incarnation) => {
                 if let Some(welcome) = welcome(&self.team, &self.live, &incarnation) {
                     owners.say(&incarnation, ToWorker::Welcome(Box::new(welcome)));
@@ -334,13 +311,19 @@ impl Dispatcher {
                 self.answers.extend(self.waiters.answered(&self.team, &self.live, &name));
             }
             Action::WaitForStop(client) => self.waiters.add_for_stop(client),
+            Action::RejectStop => self.answer_rejected_stop(),
         }
     }
 
     /// Starts a process. If that fails for an incarnation that follows a crash, it is taken in after [`RETRY`]: what is short is
     /// short for more than a moment, and each attempt counts.
-    fn start(&mut self, incarnation: Incarnation, owners: &mut dyn Owners) {
+    fn start(&mut self, incarnation: Incarnation, environment: Option<Environment>, owners: &mut dyn Owners) {
         let member = self.team.members.get(&incarnation.name).map(|state| &state.record);
+        match (environment, member) {
+            (Some(environment), _) => self.live.ordered(&incarnation, environment),
+            (None, Some(member)) => self.live.restarted(member, owners.now()),
+            (None, None) => {}
+        }
         let alive = self.live.member(&incarnation.name);
         let started = match (member, alive.and_then(|alive| alive.environment.as_ref())) {
             (Some(member), Some(environment)) => owners.start(member, environment),

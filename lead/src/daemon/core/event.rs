@@ -158,8 +158,9 @@ pub(crate) enum Until {
 /// What shall be done, after the journal has the decision.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Action {
-    /// Start a process for the incarnation that the journal holds now.
-    Start(Incarnation),
+    /// Start a process for the incarnation that the journal holds now, with this environment; none: with the environment of
+    /// the incarnation before, which it follows by the policy.
+    Start(Incarnation, Option<Environment>),
     /// Let a started worker begin.
     Welcome(Incarnation),
     /// Say something to a worker, if it is connected.
@@ -174,4 +175,6 @@ pub(crate) enum Action {
     Wait(Client, Name, Until),
     /// Answer when the attempt to stop has ended.
     WaitForStop(Client),
+    /// Answer those that wait for the stop: a teammate has rejected it.
+    RejectStop,
 }

@@ -25,8 +25,8 @@ impl EventLoop {
             let Ok(input) = sources.inputs.try_recv() else { break };
             events.extend(self.intake(input));
         }
-        while let Ok(incarnation) = sources.exited.try_recv() {
-            self.process_exited(incarnation);
+        while let Ok(number) = sources.exited.try_recv() {
+            self.process_exited(number);
         }
         while let Ok(event) = sources.empty.try_recv() {
             events.extend(self.incarnation_ended(event));
@@ -80,9 +80,6 @@ impl EventLoop {
             Input::Gone { connection } => {
                 self.dispatcher.waiters.drop_connection(connection);
                 let incarnation = self.owned.connections.remove(connection)?;
-                if let Some(how) = self.reaper.on_disconnect(&incarnation) {
-                    self.wait_until_empty(incarnation.clone(), how);
-                }
                 Some(Event::Disconnected { incarnation })
             }
         }

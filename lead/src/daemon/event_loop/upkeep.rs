@@ -30,10 +30,6 @@ impl EventLoop {
         if self.dispatcher.end.is_some() {
             return Vec::new();
         }
-        for (incarnation, how) in self.reaper.overdue() {
-            self.owned.connections.forget(&incarnation);
-            self.wait_until_empty(incarnation, how);
-        }
         self.owned.supervisor.reap_others();
         for watch in [&mut sources.inboxes, &mut sources.names].into_iter().flatten() {
             if let Err(error) = watch.rearm_if_needed() {

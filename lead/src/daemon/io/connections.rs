@@ -280,6 +280,8 @@ pub(crate) struct Connections {
     workers: HashMap<Incarnation, (u64, Outbound<ToWorker>)>,
     /// The incarnation of each worker connection, with the older ones that are not closed yet.
     owners: HashMap<u64, Incarnation>,
+    /// Who waits until the connection of an incarnation is closed.
+    closing: HashMap<Incarnation, oneshot::Sender<()>>,
 }
 
 impl Connections {
@@ -340,13 +342,23 @@ impl Connections {
         self.clients.remove(&connection);
         let incarnation = self.worker_on(connection).map(|(incarnation, _)| incarnation.clone());
         self.owners.remove(&connection);
-        self.workers.remove(incarnation.as_ref()?);
+        self.forget(incarnation.as_ref()?);
         incarnation
     }
 
     /// Forgets the connection of an incarnation that is over.
     pub(crate) fn forget(&mut self, incarnation: &Incarnation) {
         self.workers.remove(incarnation);
+        self.closing.remove(incarnation);
+    }
+
+    /// Returns what ends when all is heard that an incarnation has said; none if it has no connection.
+    pub(crate) fn closed(&mut self, incarnation: &Incarnation) -> Option<oneshot::Receiver<()>> {
+        self.workers.contains_key(incarnation).then(|| {
+            let (sender, closed) = oneshot::channel();
+            self.closing.insert(incarnation.clone(), sender);
+            closed
+        })
     }
 
     /// Waits until everything that was said is on its way, or a second is over.
@@ -359,10 +371,5 @@ impl Connections {
                 tracing::warn!("{who} did not take what was said to it last");
             }
         }
-    }
-
-    /// Tells whether an incarnation has a connection.
-    pub(crate) fn has(&self, incarnation: &Incarnation) -> bool {
-        self.workers.contains_key(incarnation)
     }
 }

@@ -49,17 +49,18 @@ struct Left {
 /// The daemon tries the lock and never waits for it: a lock that another process holds on the file must not hang the daemon.
 pub(crate) async fn wait_until_empty(
     dir: Arc<TeamDir>,
-    life: Incarnation,
+    incarnation: Incarnation,
     beginning: Beginning,
     (how, group): (How, Option<Group>),
 ) -> Event {
-    wait_for_lock(&dir, &life, group.as_ref()).await;
+    wait_for_lock(&dir, &incarnation, group.as_ref()).await;
     let emptiness = match &group {
-        Some(group) => group.empty(&life).await,
+        Some(group) => group.empty(&incarnation).await,
         None => Emptiness::Gone,
     };
-    let (folder, ended) = (Arc::clone(&dir), life.clone());
-    let Left { inbox, unread, by_signal } = look(&life, move || left(&folder, &ended, beginning)).await;
+    let (folder, ended) = (Arc::clone(&dir), incarnation.clone());
+    let Left { inbox, unread, by_signal } =
+        look(&incarnation, move || left(&folder, &ended, beginning)).await;
     let How { code, signal, ours } = how;
     // Orphans of an adopted worker may have become children of another process.
     let emptied = match emptiness {
@@ -68,22 +69,26 @@ pub(crate) async fn wait_until_empty(
         Emptiness::Unknown => None,
     };
     let ended = Ended { code, signal, inbox, unread, by_signal, emptied, unworkable: None };
-    Event::Ended { incarnation: life, ended }
+    Event::Ended { incarnation, ended }
 }
 
 /// Waits until the liveness lock is free: then each shim of the incarnation has ended its command. Where there is a cgroup, the
 /// daemon kills the shims that hang, or that cannot keep up with a command that forks.
-async fn wait_for_lock(dir: &TeamDir, life: &Incarnation, group: Option<&Group>) {
+async fn wait_for_lock(dir: &TeamDir, incarnation: &Incarnation, group: Option<&Group>) {
     let began = Instant::now();
     let mut pause = PAUSES.0;
-    while let Err(held) = try_liveness_lock(dir, &life.name) {
+    while let Err(held) = try_liveness_lock(dir, &incarnation.name) {
         if pause > Duration::from_secs(1) {
-            tracing::warn!("{} has ended, but its liveness lock is still held: {}", life.name, held.holder());
+            tracing::warn!(
+                "{} has ended, but its liveness lock is still held: {}",
+                incarnation.name,
+                held.holder()
+            );
         }
         if let Some(group) = group.filter(|_| began.elapsed() >= SHIM_GRACE)
             && let Err(error) = group.kill()
         {
-            tracing::warn!("cannot kill what is in the cgroup of {}: {error}", life.name);
+            tracing::warn!("cannot kill what is in the cgroup of {}: {error}", incarnation.name);
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(PAUSES.1);
@@ -92,7 +97,7 @@ async fn wait_for_lock(dir: &TeamDir, life: &Incarnation, group: Option<&Group>)
 
 /// Looks at what an incarnation left in its files, until that can be read: the record of an end is final, and the next
 /// incarnation relies on it.
-async fn look<F>(life: &Incarnation, left: F) -> Left
+async fn look<F>(incarnation: &Incarnation, left: F) -> Left
 where
     F: Fn() -> Result<Left, ReadError> + Clone + Send + 'static,
 {
@@ -105,7 +110,7 @@ where
             Err(error) => error.to_string(),
         };
         if pause > Duration::from_secs(1) {
-            tracing::warn!("{} has ended, but what it had not read cannot be seen: {why}", life.name);
+            tracing::warn!("{} has ended, but what it had not read cannot be seen: {why}", incarnation.name);
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(PAUSES.1);
@@ -113,17 +118,17 @@ where
 }
 
 /// Looks at what an incarnation left in its files. A file that is missing says that there is nothing.
-fn left(dir: &TeamDir, life: &Incarnation, beginning: Beginning) -> Result<Left, ReadError> {
-    let (inbox, unread) = unread(dir, &life.name, beginning)?;
-    Ok(Left { inbox, unread, by_signal: left_by_signal(dir, life)? })
+fn left(dir: &TeamDir, incarnation: &Incarnation, beginning: Beginning) -> Result<Left, ReadError> {
+    let (inbox, unread) = unread(dir, &incarnation.name, beginning)?;
+    Ok(Left { inbox, unread, by_signal: left_by_signal(dir, incarnation)? })
 }
 
 /// Tells whether the last entry of an incarnation says that SIGTERM ended it: there may have been no daemon to tell.
-fn left_by_signal(dir: &TeamDir, life: &Incarnation) -> Result<bool, DirError> {
-    let last = transcript::last_entry(dir, &life.name)?;
+fn left_by_signal(dir: &TeamDir, incarnation: &Incarnation) -> Result<bool, DirError> {
+    let last = transcript::last_entry(dir, &incarnation.name)?;
     Ok(last.is_some_and(|last| {
-        matches!(last.event, transcript::Event::Left { incarnation, by_signal: true, .. }
-            if incarnation == life.number)
+        matches!(last.event, transcript::Event::Left { incarnation: number, by_signal: true, .. }
+            if number == incarnation.number)
     }))
 }
 

@@ -125,7 +125,7 @@ impl View<'_> {
         };
         let incarnation = Incarnation { name: member.name.clone(), number: record.member.incarnation };
         let decision = Decision::default().record(Record::Member(Box::new(record)));
-        if restart { decision.act(Action::Start(incarnation)) } else { decision }
+        if restart { decision.act(Action::Start(incarnation, None)) } else { decision }
     }
 
     fn after_exit(&self, member: &Member, exit: Exit, end: End, restart: bool) -> Member {

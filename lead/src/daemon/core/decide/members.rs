@@ -43,7 +43,7 @@ impl View<'_> {
         };
         Ok(Decision::default()
             .record(Record::Member(Box::new(record)))
-            .act(Action::Start(Incarnation { name: name.clone(), number }))
+            .act(Action::Start(Incarnation { name: name.clone(), number }, Some(order.environment.clone())))
             .act(Action::Wait(client, name, Until::Ready(number))))
     }
 

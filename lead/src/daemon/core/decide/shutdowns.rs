@@ -204,7 +204,8 @@ impl View<'_> {
             return self.terminate_incarnation(incarnation, Ending::Force);
         }
         if self.team.stopping {
-            return Decision::default().record(Record::Team(self.team_record(TeamEvent::Staying)));
+            let staying = Record::Team(self.team_record(TeamEvent::Staying));
+            return Decision::default().record(staying).act(Action::RejectStop);
         }
         Decision::default()
     }

@@ -66,14 +66,15 @@ impl Harness {
         for record in self.team.pending_derived() {
             self.write(record);
         }
-        if let Some((incarnation, environment)) = decision.ordered(event) {
-            self.live.ordered(&incarnation, environment);
-        }
-        for record in &decision.records {
-            if let Record::Member(it) = record
-                && it.ended_incarnation.is_some()
-            {
-                self.live.restarted(&it.member, self.now);
+        for action in &decision.actions {
+            match action {
+                Action::Start(incarnation, Some(environment)) => {
+                    self.live.ordered(incarnation, environment.clone());
+                }
+                Action::Start(incarnation, None) => {
+                    self.live.restarted(&self.team.members[&incarnation.name].record, self.now);
+                }
+                _ => {}
             }
         }
         let names: Vec<Name> = self.team.members.keys().cloned().collect();

@@ -133,7 +133,7 @@ impl World {
                 (record.member.phase, record.member.incarnation) = (Phase::Spawning, incarnation.number + 1);
                 let incarnation =
                     Incarnation { name: incarnation.name.clone(), number: incarnation.number + 1 };
-                decision.actions.push(Action::Start(incarnation));
+                decision.actions.push(Action::Start(incarnation, None));
             }
         }
     }

@@ -25,7 +25,6 @@ use teamd_shared::request::Request;
 use crate::daemon::core::event::{Action, Client, Event, Incarnation, Now};
 use crate::daemon::core::live::{Live, Rules};
 use crate::daemon::core::notices::messages;
-pub(crate) use members::is_being_archived;
 use plans::{PlanRequest, Verdict};
 
 /// What was decided: the records go into the journal, then the actions are performed.
@@ -79,7 +78,6 @@ pub(crate) fn decide(view: &View<'_>, event: &Event, ids: &mut dyn Ids) -> Decis
         }
         Event::Pong { incarnation, .. } => view.pong(incarnation, ids),
         Event::Silent { incarnation } => view.silent(incarnation, ids),
-        Event::Hung { incarnation } => view.hung(incarnation, ids),
         Event::Deadline => view.deadline(),
         Event::Terminate => view.terminate(ids),
     }

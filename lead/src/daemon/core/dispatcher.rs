@@ -14,11 +14,11 @@ use std::time::Duration;
 
 use teamd_shared::control::{Done, Refusal, ToWorker};
 use teamd_shared::environment::Environment;
-use teamd_shared::journal::{Line, Record, Team, TeamEvent, TeamRecord, VERSION};
+use teamd_shared::journal::{Line, MemberEvent, Record, Team, TeamEvent, TeamRecord, VERSION};
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
 
-use super::decide::{View, is_being_archived};
+use super::decide::View;
 use super::directive::{directive, welcome};
 use super::event::{Action, Client, Event, Incarnation, Now};
 use super::live::{Live, Rules};
@@ -63,8 +63,6 @@ pub(crate) struct Dispatcher {
     retry_at: Option<Duration>,
     /// While the journal cannot be written: when that is tried again.
     stuck_until: Option<Duration>,
-    /// The last line that was to be settled before a spawn is decided.
-    settled_for: u64,
 }
 
 /// Why the daemon ends.
@@ -88,6 +86,8 @@ struct Batch {
     subjects: BTreeSet<Name>,
     /// The members that something was decided or said about.
     touched: BTreeSet<Name>,
+    /// Whether its last decision forgets a member.
+    forgets: bool,
 }
 
 impl Dispatcher {
@@ -108,7 +108,6 @@ impl Dispatcher {
             replies: Vec::new(),
             retry_at: None,
             stuck_until: None,
-            settled_for: 0,
         }
     }
 
@@ -152,7 +151,6 @@ impl Dispatcher {
     }
 
     fn take_batch(&mut self, owners: &mut dyn Owners) {
-        self.settle_for_a_spawn(owners);
         let batch = self.decide_all(owners);
         if !batch.lines.is_empty() {
             if let Err(error) = owners.append(&batch.lines) {
@@ -160,6 +158,10 @@ impl Dispatcher {
             }
             self.stuck_until = None;
             self.complete(false, owners);
+        }
+        if batch.forgets {
+            // The name is free for a spawn once the files of its earlier owner are in the archive, and that is synced.
+            self.settle(owners);
         }
         self.carry_out(batch, owners);
     }
@@ -190,16 +192,6 @@ impl Dispatcher {
         self.live.mail_arrived(&self.team, incarnation, now, self.rules);
     }
 
-    /// Lets a spawn of a forgotten name wait until the files of its earlier owner are in the archive and synced. If that cannot
-    /// be done, the spawn is refused.
-    fn settle_for_a_spawn(&mut self, owners: &mut dyn Owners) {
-        let waits = self.events.front().is_some_and(|event| waits_for_the_archive(&self.team, event));
-        if waits && self.settled_for != self.team.seq {
-            self.settled_for = self.team.seq;
-            self.retry_and_settle(owners);
-        }
-    }
-
     /// Asks the workers that should answer, and finds those that have not.
     fn look_at_workers(&mut self, owners: &mut dyn Owners) {
         // While the journal cannot be written, their answers are not looked at either.
@@ -210,19 +202,15 @@ impl Dispatcher {
             match finding {
                 Finding::Ask(number) => owners.say(&incarnation, ToWorker::Ping { number }),
                 Finding::Silent => self.events.push_back(Event::Silent { incarnation }),
-                Finding::Hung => self.events.push_back(Event::Hung { incarnation }),
             }
         }
     }
 
     fn decide_all(&mut self, owners: &mut dyn Owners) -> Batch {
         let (now, mut batch) = (owners.now(), Batch::default());
-        while let Some(event) = self.events.pop_front() {
-            // What is forgotten in this batch is not in the archive yet.
-            if !batch.lines.is_empty() && waits_for_the_archive(&self.team, &event) {
-                self.events.push_front(event);
-                break;
-            }
+        while !batch.forgets
+            && let Some(event) = self.events.pop_front()
+        {
             self.live.wall = now.wall;
             self.live.observe(&self.team, &event);
             let view = View { team: &self.team, live: &self.live, now, rules: self.rules };
@@ -231,6 +219,7 @@ impl Dispatcher {
             if let Event::LeadRead { position, .. } = &event {
                 self.lead = *position;
             }
+            batch.forgets = decision.records.iter().any(forgets);
             self.record(decision.records, now, &mut batch);
             batch.actions.extend(decision.actions);
             batch.events.push(event);
@@ -372,13 +361,6 @@ impl Dispatcher {
         }
     }
 
-    fn retry_and_settle(&mut self, owners: &mut dyn Owners) {
-        if self.retry_at.is_some() {
-            self.complete(true, owners);
-        }
-        self.settle(owners);
-    }
-
     /// Tells whether some effects are not known to be on the disk yet.
     pub(crate) fn is_unsettled(&self) -> bool {
         self.team.done < self.team.seq
@@ -396,7 +378,10 @@ impl Dispatcher {
         if !self.team.stopping || !all_are_gone {
             return;
         }
-        self.retry_and_settle(owners);
+        if self.retry_at.is_some() {
+            self.complete(true, owners);
+        }
+        self.settle(owners);
         let record = TeamRecord::of(TeamEvent::Stopped, self.team.team_name.clone(), None);
         let mut batch = Batch::default();
         self.apply(Record::Team(record), owners.now(), &mut batch);
@@ -407,15 +392,14 @@ impl Dispatcher {
     }
 }
 
-/// Tells whether an event is a spawn of a name whose earlier files are not in the archive yet.
-fn waits_for_the_archive(team: &Team, event: &Event) -> bool {
-    matches!(event, Event::Spawn(_, _, order, _) if is_being_archived(team, &order.name))
+fn forgets(record: &Record) -> bool {
+    matches!(record, Record::Member(record) if record.event == MemberEvent::Forgotten)
 }
 
 /// Returns the member that an event is about, beyond those of the records that follow from it.
 fn concerned(event: &Event) -> Option<Name> {
     match event {
-        Event::Submitted { .. } | Event::Leaving { .. } | Event::Silent { .. } | Event::Hung { .. } => None,
+        Event::Submitted { .. } | Event::Leaving { .. } | Event::Silent { .. } => None,
         other => other.incarnation().map(|incarnation| incarnation.name.clone()),
     }
 }

@@ -101,10 +101,8 @@ pub(crate) enum Event {
     ModesRestored { restored: Vec<String> },
     /// A worker answers a question of the watchdog, or says that it can be asked (0).
     Pong { incarnation: Incarnation, number: u64 },
-    /// A worker that should answer has not done so for as long as it may.
+    /// A worker that should answer has not done so for the watchdog period, or longer.
     Silent { incarnation: Incarnation },
-    /// No reply for a second watchdog period.
-    Hung { incarnation: Incarnation },
     /// A deadline has come.
     Deadline,
     /// SIGTERM or Ctrl-C.
@@ -130,8 +128,7 @@ impl Event {
             | Self::Found { incarnation }
             | Self::Ended { incarnation, .. }
             | Self::Pong { incarnation, .. }
-            | Self::Silent { incarnation }
-            | Self::Hung { incarnation } => Some(incarnation),
+            | Self::Silent { incarnation } => Some(incarnation),
             Self::Command(..)
             | Self::Spawn(..)
             | Self::LeadRead { .. }

@@ -342,6 +342,11 @@ impl Alive {
         self.watch.silence()
     }
 
+    /// Tells whether it was asked on its present connection, and has not answered.
+    pub(crate) fn is_asked(&self) -> bool {
+        self.connected && self.watch.is_open()
+    }
+
     /// Returns when that silence began, in seconds since 1970.
     pub(crate) fn silent_since(&self) -> f64 {
         self.watch.since()

@@ -155,7 +155,7 @@ impl View<'_> {
 }
 
 /// Tells whether the files of a forgotten member may not be in the archive yet.
-pub(crate) fn is_being_archived(team: &Team, name: &Name) -> bool {
+fn is_being_archived(team: &Team, name: &Name) -> bool {
     team.undone.iter().any(|line| {
         matches!(&line.record, Record::Member(it) if it.event == MemberEvent::Forgotten && it.member.name == *name)
     })

@@ -37,7 +37,7 @@ impl Dispatcher {
                     self.replies.push((client, Err(refusal.clone())));
                 }
                 // A worker that is still silent is found again.
-                Event::Deadline | Event::Silent { .. } | Event::Hung { .. } => {}
+                Event::Deadline | Event::Silent { .. } => {}
                 Event::Terminate => {
                     self.live.terminations -= 1;
                     self.events.push_front(Event::Terminate);

@@ -198,7 +198,6 @@ impl Harness {
                 match finding {
                     Finding::Ask(number) => asked.push(number),
                     Finding::Silent => decisions.push(self.on(&Event::Silent { incarnation })),
-                    Finding::Hung => decisions.push(self.on(&Event::Hung { incarnation })),
                 }
             }
         }

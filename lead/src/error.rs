@@ -42,6 +42,11 @@ impl CommandError {
         Self { code, message: message.into(), hint: None, candidates: Vec::new() }
     }
 
+    /// Makes the error of what the system refuses.
+    pub(crate) fn refused(what: &str, error: &std::io::Error) -> Self {
+        Self::new(ExitCode::Failed, format!("{what}: {error}"))
+    }
+
     /// Adds what to do next; a second hint follows the first.
     #[must_use]
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {

@@ -42,8 +42,7 @@ impl EventLoop {
     /// Begins to hand over: it happens as soon as nothing would be lost.
     pub(super) fn begin_to_hand_over(&mut self, client: Client, successor: Box<Successor>) {
         if self.hand_over.is_some() {
-            let message = "the daemon hands over to another program just now";
-            let refusal = Refusal::new(RefusalCode::Conflict, message).hint("try again in a moment");
+            let refusal = conflict("the daemon hands over to another program just now".to_owned());
             return self.owned.connections.reply(client, Err(refusal));
         }
         let programs = match open_programs(&successor) {
@@ -79,10 +78,8 @@ impl EventLoop {
         if let Some(why) = why {
             self.hand_over = None;
             tracing::warn!("does not hand over: {why}");
-            let refusal =
-                Refusal::new(RefusalCode::Conflict, format!("the daemon does not hand over: {why}"));
-            self.owned.connections.reply(client, Err(refusal.hint("try again in a moment")));
-            return;
+            let refusal = conflict(format!("the daemon does not hand over: {why}"));
+            return self.owned.connections.reply(client, Err(refusal));
         }
         // What the workers last said is found there until they say it again.
         self.write_roster();
@@ -96,14 +93,12 @@ impl EventLoop {
 
     /// Returns what a hand-over would lose now.
     fn unfinished(&self) -> Option<String> {
-        if self.dispatcher.waits_to_try_again() {
+        let dispatcher = &self.dispatcher;
+        if dispatcher.waits_to_try_again() {
             return Some("something could not be written, and is tried again".to_owned());
         }
-        if self.dispatcher.has_answers() || self.dispatcher.is_unsettled() {
+        if dispatcher.has_answers() || dispatcher.is_unsettled() || dispatcher.has_undecided() {
             return Some("what was decided is not done yet".to_owned());
-        }
-        if self.dispatcher.has_undecided() {
-            return Some("a spawn waits for a name to be free".to_owned());
         }
         // How it ended, and the environment to start it again with, are known to this program alone.
         if let Some(incarnation) = self.reaper.one_that_ends() {
@@ -117,6 +112,10 @@ impl EventLoop {
         let beginning = alive.filter(|member| !member.phase.is_ended()).find(begins)?;
         Some(format!("{} begins just now", beginning.name))
     }
+}
+
+fn conflict(message: String) -> Refusal {
+    Refusal::new(RefusalCode::Conflict, message).hint("try again in a moment")
 }
 
 /// Opens what another process runs, and the worker's program that it has open: never by a path, at which something else

@@ -18,46 +18,29 @@ use super::core::event::{Event, Incarnation};
 use super::event_loop::EventLoop;
 use super::io::reap::liveness_lock_is_held;
 
-/// How many workers were found alive or ended.
-#[derive(Debug, Default, Clone, Copy)]
-pub(super) struct Reconciled {
-    pub(super) adopted: usize,
-    pub(super) ended: usize,
-}
-
 /// Looks at every incarnation that has not ended in the journal. Returns the events of those that were found alive;
 /// the others report later, when nothing is left of them.
 ///
 /// # Errors
 /// The system's error where it cannot be told whether a worker is alive: a start that fails records no end.
-pub(super) fn reconcile(daemon: &mut EventLoop) -> Result<(Vec<Event>, Reconciled), (Name, io::Error)> {
-    let unended: Vec<(Incarnation, Member)> = daemon
-        .dispatcher
-        .team
-        .members
-        .values()
-        .filter(|state| !state.record.phase.is_ended())
-        .map(|state| {
-            let member = state.record.clone();
-            (Incarnation::of(&member), member)
-        })
-        .collect();
-    let mut found = Reconciled::default();
+pub(super) fn reconcile(daemon: &mut EventLoop) -> Result<Vec<Event>, (Name, io::Error)> {
+    let members = daemon.dispatcher.team.members.values().map(|state| state.record.clone());
+    let unended: Vec<Member> = members.filter(|member| !member.phase.is_ended()).collect();
     let mut events = Vec::new();
-    for (incarnation, member) in unended {
+    for member in unended {
+        let incarnation = Incarnation::of(&member);
         daemon.owned.supervisor.recall(&incarnation, &member);
         let process = member.process;
-        if adopt(daemon, &incarnation, process.as_ref()).map_err(|error| (incarnation.name.clone(), error))? {
-            found.adopted += 1;
+        if adopt(daemon, &incarnation, process.as_ref()).map_err(|error| (member.name, error))? {
             events.push(Event::Found { incarnation });
         } else {
-            found.ended += 1;
+            tracing::info!("{} has ended meanwhile", incarnation.name);
             // The process is a child only if this program has taken the place of the one that started it.
             let how = process.as_ref().map(Identity::reap).unwrap_or_default();
             daemon.wait_until_empty(incarnation, how);
         }
     }
-    Ok((events, found))
+    Ok(events)
 }
 
 /// Tells whether the process of an incarnation may hold its lock on a file that is not at the path of its transcript. A process

@@ -33,7 +33,7 @@ use super::io::roster::{OnDisk, REPLACED, RosterFile, UNREADABLE, set_aside};
 use super::io::signals::{self, Signals};
 use super::io::socket::Socket;
 use super::io::workers::Supervisor;
-use super::reconcile::{Reconciled, reconcile};
+use super::reconcile::reconcile;
 use crate::error::CommandError;
 use crate::exit_code::ExitCode;
 use crate::programs::Program;
@@ -60,13 +60,13 @@ pub(super) fn serve(
         .enable_all()
         .on_thread_start(signals::hold_back)
         .build();
-    let runtime = runtime.map_err(|e| failed("cannot start its runtime", &e))?;
+    let runtime = runtime.map_err(|e| CommandError::refused("cannot start its runtime", &e))?;
     let ended = runtime.block_on(async {
-        let mut running = Running::begin(Arc::clone(&dir), settings, how)?;
-        ready(running.torn)?;
+        let (mut daemon, mut sources, torn) = begin(Arc::clone(&dir), settings, how)?;
+        ready(torn)?;
         notify(&[sd_notify::NotifyState::Ready, sd_notify::NotifyState::Status("supervising")]);
-        running.daemon.run(&mut running.sources).await;
-        running.end(&dir).await
+        daemon.run(&mut sources).await;
+        end(daemon, sources, &dir).await
     });
     // The socket is gone before the lock is: the socket of the next daemon stays linked.
     drop(runtime);
@@ -76,111 +76,100 @@ pub(super) fn serve(
     }
 }
 
-/// A daemon that answers.
-struct Running {
-    daemon: EventLoop,
-    sources: Sources,
-    /// How long the end of the journal was that was torn, and set aside.
-    torn: Option<usize>,
+/// Reads the journal, adopts or reaps the workers, does again what is not done, writes the roster, and listens: in this
+/// order. Returns with the daemon how long the end of the journal was that was torn, and set aside.
+fn begin(
+    dir: Arc<TeamDir>,
+    settings: Settings,
+    (confinement, worker): (&Confinement, Program),
+) -> Result<(EventLoop, Sources, Option<usize>), CommandError> {
+    let signals = Signals::catch()?;
+    refuse_linked_copy(&dir)?;
+    let loaded = Journal::open(&dir)?;
+    if let Some(length) = loaded.torn {
+        tracing::warn!(
+            "the last line of the journal was torn: {length} bytes were set aside in journal.torn"
+        );
+    }
+    let before = earlier_roster(&dir, &loaded.team)?;
+    write_gitignore(&dir)?;
+    let (inputs_sender, inputs) = mpsc::channel(ROOM);
+    let (exited_sender, exited) = mpsc::unbounded_channel();
+    let (empty_sender, empty) = mpsc::unbounded_channel();
+    let cgroups = Cgroups::open(&dir, settings.cgroup);
+    cgroups.tidy(&loaded.team);
+    let supervisor = Supervisor::new(Arc::clone(&dir), worker, (confinement, cgroups), exited_sender)
+        .map_err(|e| CommandError::refused("cannot watch processes", &e))?;
+    let lead = LeadInbox::open(Arc::clone(&dir), loaded.team.lead)?;
+    let inboxes = watch_inboxes(&dir, settings.poll);
+    let names = Watch::names(dir.root())
+        .inspect_err(|error| tracing::info!("{error}: what is deleted there is found on the slow timer"))
+        .ok();
+    let Settings { grace, restart, watchdog, .. } = settings;
+    let rules = Rules { grace, restart, watchdog, snapshot_lines: SNAPSHOT_LINES };
+    let owned = Owned {
+        dir: Arc::clone(&dir),
+        journal: loaded.journal,
+        effects: Effects::new(Arc::clone(&dir), settings.durability),
+        roster: RosterFile::new(confinement),
+        supervisor,
+        connections: Connections::default(),
+        inputs: inputs_sender.clone(),
+        began: Instant::now(),
+    };
+    let mut daemon = EventLoop {
+        dispatcher: Dispatcher::new(loaded.team, rules),
+        owned,
+        reaper: Reaper::new(Arc::clone(&dir), empty_sender),
+        lead,
+        lead_has_more: false,
+        hand_over: None,
+        upkeep: Upkeep::default(),
+    };
+    // All lasting threads exist by now, and hold signals back. The workers that begin now must not inherit that.
+    signals::hear();
+    take_over(&mut daemon, before.as_ref())?;
+    let socket = Socket::listen(&dir, inputs_sender)?;
+    let (version, path, pid) = (env!("CARGO_PKG_VERSION"), dir.root().display(), std::process::id());
+    tracing::info!("teamd {version} runs for {path} (pid {pid})");
+    let sources = Sources { inputs, exited, empty, inboxes, names, signals, socket };
+    Ok((daemon, sources, loaded.torn))
 }
 
-impl Running {
-    /// Reads the journal, adopts or reaps the workers, does again what is not done, writes the roster, and listens: in this
-    /// order.
-    fn begin(
-        dir: Arc<TeamDir>,
-        settings: Settings,
-        (confinement, worker): (&Confinement, Program),
-    ) -> Result<Self, CommandError> {
-        let signals = Signals::catch()?;
-        refuse_linked_copy(&dir)?;
-        let loaded = Journal::open(&dir)?;
-        if let Some(length) = loaded.torn {
-            tracing::warn!(
-                "the last line of the journal was torn: {length} bytes were set aside in journal.torn"
-            );
-        }
-        let before = earlier_roster(&dir, &loaded.team)?;
-        write_gitignore(&dir)?;
-        let (inputs_sender, inputs) = mpsc::channel(ROOM);
-        let (exited_sender, exited) = mpsc::unbounded_channel();
-        let (empty_sender, empty) = mpsc::unbounded_channel();
-        let cgroups = Cgroups::open(&dir, settings.cgroup);
-        cgroups.tidy(&loaded.team);
-        let supervisor = Supervisor::new(Arc::clone(&dir), worker, (confinement, cgroups), exited_sender)
-            .map_err(|e| failed("cannot watch processes", &e))?;
-        let lead = LeadInbox::open(Arc::clone(&dir), loaded.team.lead)?;
-        let inboxes = watch_inboxes(&dir, settings.poll);
-        let names = Watch::names(dir.root())
-            .inspect_err(|error| tracing::info!("{error}: what is deleted there is found on the slow timer"))
-            .ok();
-        let Settings { grace, restart, watchdog, .. } = settings;
-        let rules = Rules { grace, restart, watchdog, snapshot_lines: SNAPSHOT_LINES };
-        let owned = Owned {
-            dir: Arc::clone(&dir),
-            journal: loaded.journal,
-            effects: Effects::new(Arc::clone(&dir), settings.durability),
-            roster: RosterFile::new(confinement),
-            supervisor,
-            connections: Connections::default(),
-            inputs: inputs_sender.clone(),
-            began: Instant::now(),
-        };
-        let mut daemon = EventLoop {
-            dispatcher: Dispatcher::new(loaded.team, rules),
-            owned,
-            reaper: Reaper::new(Arc::clone(&dir), empty_sender),
-            lead,
-            lead_has_more: false,
-            hand_over: None,
-            upkeep: Upkeep::default(),
-        };
-        // All lasting threads exist by now, and hold signals back. The workers that begin now must not inherit that.
-        signals::hear();
-        let found = take_over(&mut daemon, before.as_ref())?;
-        let socket = Socket::listen(&dir, inputs_sender)?;
-        tell(&daemon, found);
-        let torn = loaded.torn;
-        let sources = Sources { inputs, exited, empty, inboxes, names, signals, socket };
-        Ok(Self { daemon, sources, torn })
+/// Answers the last commands, stops listening, and takes the socket away while the lock is held. Returns which program
+/// is the daemon next, if one is.
+async fn end(daemon: EventLoop, sources: Sources, dir: &TeamDir) -> Result<Option<HandOver>, CommandError> {
+    let Sources { signals, socket, .. } = sources;
+    let EventLoop { dispatcher, owned: Owned { mut connections, supervisor, .. }, hand_over, .. } = daemon;
+    socket.close();
+    if let Some(End::HandedOver) = dispatcher.end {
+        signals::hold_back();
+    } else {
+        notify(&[sd_notify::NotifyState::Stopping]);
     }
-
-    /// Answers the last commands, stops listening, and takes the socket away while the lock is held. Returns which program
-    /// is the daemon next, if one is.
-    async fn end(self, dir: &TeamDir) -> Result<Option<HandOver>, CommandError> {
-        let Self { daemon, sources: Sources { signals, socket, .. }, .. } = self;
-        let EventLoop { dispatcher, owned: Owned { mut connections, supervisor, .. }, hand_over, .. } =
-            daemon;
-        socket.close();
-        if let Some(End::HandedOver) = dispatcher.end {
-            signals::hold_back();
-        } else {
-            notify(&[sd_notify::NotifyState::Stopping]);
+    connections.drain().await;
+    socket.remove(dir);
+    match dispatcher.end {
+        Some(End::Failed(why)) => {
+            tracing::error!("the daemon ends: {why}; its workers go on");
+            Err(CommandError::new(ExitCode::Failed, why).hint("`teamd start` takes the workers over again"))
         }
-        connections.drain().await;
-        socket.remove(dir);
-        match dispatcher.end {
-            Some(End::Failed(why)) => {
-                tracing::error!("the daemon ends: {why}; its workers go on");
-                Err(CommandError::new(ExitCode::Failed, why)
-                    .hint("`teamd start` takes the workers over again"))
-            }
-            Some(End::HandedOver) => {
-                signals.pass_on().await;
-                Ok(hand_over)
-            }
-            Some(End::Stopped) | None => {
-                supervisor.cgroups().close();
-                tracing::info!("the daemon ends: no teammate is left");
-                Ok(None)
-            }
+        Some(End::HandedOver) => {
+            signals.pass_on().await;
+            Ok(hand_over)
+        }
+        Some(End::Stopped) | None => {
+            supervisor.cgroups().close();
+            tracing::info!("the daemon ends: no teammate is left");
+            Ok(None)
         }
     }
 }
 
 /// Adopts the live workers, records the start, and does again what the last daemon left undone.
-fn take_over(daemon: &mut EventLoop, before: Option<&Roster>) -> Result<Reconciled, CommandError> {
-    let process = Identity::of_self().map_err(|e| failed("cannot read its own identity", &e))?;
+fn take_over(daemon: &mut EventLoop, before: Option<&Roster>) -> Result<(), CommandError> {
+    let process =
+        Identity::of_self().map_err(|e| CommandError::refused("cannot read its own identity", &e))?;
     let workspace = daemon.owned.dir.workspace();
     let team_name = match (daemon.dispatcher.team.seq, workspace.file_name()) {
         (0, None) => "default".to_owned(),
@@ -189,10 +178,11 @@ fn take_over(daemon: &mut EventLoop, before: Option<&Roster>) -> Result<Reconcil
     };
     let this = Daemon { process, started_at: clock::wall(), directory: daemon.owned.dir.id().ok() };
     let record = TeamRecord::of(TeamEvent::Started, team_name, Some(this));
-    let (events, found) = reconcile(daemon).map_err(|(name, error)| {
+    let mut events = reconcile(daemon).map_err(|(name, error)| {
         CommandError::new(ExitCode::Failed, format!("cannot see whether {name} is alive: {error}"))
             .hint("its worker goes on; free what is short, and `teamd start` again")
     })?;
+    let adopted = events.len();
     for event in &events {
         if let Event::Found { incarnation } = event
             && let Some((doing, usage)) = before.and_then(|before| RosterFile::last_said(before, incarnation))
@@ -202,13 +192,14 @@ fn take_over(daemon: &mut EventLoop, before: Option<&Roster>) -> Result<Reconcil
     }
     daemon.dispatcher.begin(record, &mut daemon.owned);
     refuse_if_over(daemon)?;
-    let mut events = events;
     events.push(daemon.read_lead());
     daemon.handle(events);
     daemon.dispatcher.settle(&mut daemon.owned);
     refuse_if_over(daemon)?;
     daemon.write_roster();
-    Ok(found)
+    let pending = daemon.dispatcher.team.requests.values().filter(|request| request.is_pending()).count();
+    tracing::info!("{adopted} workers adopted, {pending} requests pending");
+    Ok(())
 }
 
 /// Refuses to go on if the daemon has failed already: it must not say that it answers.
@@ -216,18 +207,6 @@ fn refuse_if_over(daemon: &EventLoop) -> Result<(), CommandError> {
     let Some(End::Failed(why)) = &daemon.dispatcher.end else { return Ok(()) };
     Err(CommandError::new(ExitCode::Failed, why.clone())
         .hint("look at the permissions and the free space of the disk"))
-}
-
-fn tell(daemon: &EventLoop, found: Reconciled) {
-    let pending = daemon.dispatcher.team.requests.values().filter(|request| request.is_pending()).count();
-    tracing::info!(
-        "teamd {} runs for {} (pid {}): {} workers adopted, {} had ended meanwhile, {pending} requests pending",
-        env!("CARGO_PKG_VERSION"),
-        daemon.owned.dir.root().display(),
-        std::process::id(),
-        found.adopted,
-        found.ended,
-    );
 }
 
 /// Returns the roster that an earlier daemon of this team wrote. What is none is moved aside.
@@ -291,9 +270,4 @@ fn notify(states: &[sd_notify::NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
         tracing::warn!("cannot tell the service manager: {error}");
     }
-}
-
-/// Says what the daemon cannot do.
-pub(super) fn failed(what: &str, error: &std::io::Error) -> CommandError {
-    CommandError::new(ExitCode::Failed, format!("{what}: {error}"))
 }

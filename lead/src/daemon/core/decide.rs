@@ -14,18 +14,19 @@ mod workers;
 mod tests;
 
 use teamd_shared::control::{Command, Refusal, RefusalCode};
-use teamd_shared::id::Ids;
+use teamd_shared::id::{Ids, RequestId};
 use teamd_shared::journal::{
     Line, MemberEvent, MemberRecord, Notice, Record, RequestEvent, RequestRecord, Team, TeamEvent, TeamRecord,
 };
 use teamd_shared::member::Member;
+use teamd_shared::message::LEAD;
 use teamd_shared::name::Name;
-use teamd_shared::request::Request;
+use teamd_shared::request::{Kind, Payload, Request, Status};
+use uuid::Uuid;
 
 use crate::daemon::core::event::{Action, Client, Event, Incarnation, Now};
 use crate::daemon::core::live::{Live, Rules};
 use crate::daemon::core::notices::messages;
-use plans::{PlanRequest, Verdict};
 
 /// What was decided: the records go into the journal, then the actions are performed.
 #[derive(Debug, Default, Clone, PartialEq)]
@@ -88,10 +89,10 @@ impl View<'_> {
         match command {
             Command::Shutdown(order) => self.shutdown(client, order, ids),
             Command::Answer { request_id, approve, feedback } => {
-                self.answer(client, &Verdict { request_id, approve: *approve, feedback }, ids)
+                self.answer(client, (request_id, *approve, feedback), ids)
             }
             Command::RequestPlan { id, name, content, wait } => {
-                self.request_plan(client, &PlanRequest { id, name, content, wait: *wait }, ids)
+                self.request_plan(client, (id, name, content, *wait), ids)
             }
             Command::Interrupt { name, asked_at } => self.interrupt(client, name, *asked_at),
             Command::Forget { name } => self.forget(client, name),
@@ -162,6 +163,30 @@ impl View<'_> {
             }
         }
         Ok(decision)
+    }
+
+    /// Returns a request that begins: the lead asks a member to leave, or a member asks the lead about a plan.
+    fn pending(&self, request_id: RequestId, member: &Member, payload: Payload, message_id: Uuid) -> Request {
+        let (lead, name) = (LEAD.to_owned(), member.name.to_string());
+        let (kind, from, to) = match payload {
+            Payload::Shutdown { .. } => (Kind::Shutdown, lead, name),
+            Payload::Plan { .. } => (Kind::PlanApproval, name, lead),
+        };
+        Request {
+            request_id,
+            kind,
+            from,
+            to,
+            status: Status::Pending,
+            payload,
+            incarnation: member.incarnation,
+            message_id,
+            created_at: self.now.wall,
+            resolved_at: None,
+            reason: None,
+            answered_by: None,
+            agent: false,
+        }
     }
 
     fn updated(&self, member: &Member) -> Member {

@@ -56,7 +56,7 @@ pub(crate) struct SpawnFacts {
 }
 
 /// How the process of an incarnation ended, as far as it could be seen, and what it left unread.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Ended {
     pub(crate) code: Option<i32>,
     pub(crate) signal: Option<i32>,

@@ -11,21 +11,6 @@ use teamd_shared::request::{self, Answerer, Kind, Request};
 use super::{Decision, View, conflict};
 use crate::daemon::core::event::{Action, Client, Until};
 
-/// The answer to a plan, as it was given.
-pub(super) struct Verdict<'a> {
-    pub(super) request_id: &'a RequestId,
-    pub(super) approve: bool,
-    pub(super) feedback: &'a str,
-}
-
-/// An order to ask a teammate for a plan.
-pub(super) struct PlanRequest<'a> {
-    pub(super) id: &'a RequestId,
-    pub(super) name: &'a Name,
-    pub(super) content: &'a str,
-    pub(super) wait: bool,
-}
-
 impl View<'_> {
     /// Has a command answered when a plan is not pending any more.
     pub(super) fn await_verdict(&self, client: Client, request_id: &RequestId) -> Result<Decision, Refusal> {
@@ -38,7 +23,7 @@ impl View<'_> {
     pub(super) fn answer(
         &self,
         client: Client,
-        &Verdict { request_id, approve, feedback }: &Verdict<'_>,
+        (request_id, approve, feedback): (&RequestId, bool, &str),
         ids: &mut dyn Ids,
     ) -> Result<Decision, Refusal> {
         let request = self.team.requests.get(request_id).ok_or_else(|| no_such_request(request_id))?;
@@ -88,7 +73,7 @@ impl View<'_> {
     pub(super) fn request_plan(
         &self,
         client: Client,
-        &PlanRequest { id, name, content, wait }: &PlanRequest<'_>,
+        (id, name, content, wait): (&RequestId, &Name, &str, bool),
         ids: &mut dyn Ids,
     ) -> Result<Decision, Refusal> {
         let answered = |incarnation, seq| match wait {

@@ -35,7 +35,8 @@ pub(crate) fn at_rest(dir: &Arc<TeamDir>) -> Result<Option<Box<dyn AtRest>>, Com
 
 impl AtRest for Resting {
     fn cut_journal(&self) -> Result<String, CommandError> {
-        Ok(match Journal::open(&self.dir)?.torn {
+        let (_, _, torn) = Journal::open(&self.dir)?;
+        Ok(match torn {
             Some(length) => format!(
                 "journal.jsonl: its torn last line ({length} bytes) was kept in {}, and cut off",
                 TeamPath::journal_torn()
@@ -60,7 +61,7 @@ impl AtRest for Resting {
             {
                 live.recall(&incarnation, doing, usage);
             }
-            file.show(&team, &live, name);
+            file.show((&team, &live), name, None);
         }
         let kept = match why {
             Some(why) => {

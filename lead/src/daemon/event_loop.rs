@@ -26,19 +26,16 @@ use super::io::reaper::{ExitContext, Reaper};
 use super::io::signals::Signals;
 use super::io::socket::Socket;
 
-pub(super) use upkeep::Upkeep;
-
 /// Everything that the daemon owns.
 pub(super) struct EventLoop {
     pub(super) dispatcher: Dispatcher,
     pub(super) owned: Owned,
     pub(super) reaper: Reaper,
     pub(super) lead: LeadInbox,
-    /// Whether there may be more to read.
-    pub(super) lead_has_more: bool,
     /// An order that another program becomes the daemon.
     pub(super) hand_over: Option<HandOver>,
-    pub(super) upkeep: Upkeep,
+    /// When the lead was last told of modes that were put back.
+    pub(super) modes_told: Option<Instant>,
 }
 
 /// Where events come from.
@@ -99,7 +96,7 @@ impl EventLoop {
     /// Returns when something is due without any event.
     fn next_wake_up(&self) -> Option<Instant> {
         let due = self.dispatcher.next_due().map(|at| self.owned.began + at);
-        let more = (self.lead_has_more || self.owned.effects.is_waiting()).then(Instant::now);
+        let more = (self.lead.has_more() || self.owned.effects.is_waiting()).then(Instant::now);
         let refused = self.hand_over.as_ref().map(|wanted| wanted.by);
         [due, self.owned.roster.due(), more, refused].into_iter().flatten().min()
     }

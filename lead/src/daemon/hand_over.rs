@@ -13,7 +13,7 @@ use teamd_shared::control::{Done, Refusal, RefusalCode, Successor};
 use teamd_shared::member::{Member, Phase};
 
 use super::core::dispatcher::End;
-use super::core::event::{Client, Incarnation};
+use super::core::event::{Incarnation, ReplyTo};
 use super::event_loop::EventLoop;
 use super::io::lock::TeamLock;
 use super::start::worker_arguments;
@@ -30,7 +30,7 @@ const OURS: &str = "TEAM_";
 /// An order that another program becomes the daemon.
 #[derive(Debug)]
 pub(super) struct HandOver {
-    client: Client,
+    client: ReplyTo,
     successor: Box<Successor>,
     /// The program itself, and the worker's.
     programs: (Program, Program),
@@ -40,7 +40,7 @@ pub(super) struct HandOver {
 
 impl EventLoop {
     /// Begins to hand over: it happens as soon as nothing would be lost.
-    pub(super) fn begin_to_hand_over(&mut self, client: Client, successor: Box<Successor>) {
+    pub(super) fn begin_to_hand_over(&mut self, client: ReplyTo, successor: Box<Successor>) {
         if self.hand_over.is_some() {
             let refusal = conflict("the daemon hands over to another program just now".to_owned());
             return self.owned.connections.reply(client, Err(refusal));

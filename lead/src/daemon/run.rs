@@ -19,7 +19,7 @@ use super::confinement::Confinement;
 use super::core::dispatcher::{Dispatcher, End};
 use super::core::event::Event;
 use super::core::live::Rules;
-use super::event_loop::{EventLoop, Sources, Upkeep};
+use super::event_loop::{EventLoop, Sources};
 use super::hand_over::{HandOver, become_successor};
 use super::io::cgroup::Cgroups;
 use super::io::connections::{Connections, ROOM};
@@ -85,22 +85,22 @@ fn begin(
 ) -> Result<(EventLoop, Sources, Option<usize>), CommandError> {
     let signals = Signals::catch()?;
     refuse_linked_copy(&dir)?;
-    let loaded = Journal::open(&dir)?;
-    if let Some(length) = loaded.torn {
+    let (journal, team, torn) = Journal::open(&dir)?;
+    if let Some(length) = torn {
         tracing::warn!(
             "the last line of the journal was torn: {length} bytes were set aside in journal.torn"
         );
     }
-    let before = earlier_roster(&dir, &loaded.team)?;
+    let before = earlier_roster(&dir, &team)?;
     write_gitignore(&dir)?;
     let (inputs_sender, inputs) = mpsc::channel(ROOM);
     let (exited_sender, exited) = mpsc::unbounded_channel();
     let (empty_sender, empty) = mpsc::unbounded_channel();
     let cgroups = Cgroups::open(&dir, settings.cgroup);
-    cgroups.tidy(&loaded.team);
+    cgroups.tidy(&team);
     let supervisor = Supervisor::new(Arc::clone(&dir), worker, (confinement, cgroups), exited_sender)
         .map_err(|e| CommandError::refused("cannot watch processes", &e))?;
-    let lead = LeadInbox::open(Arc::clone(&dir), loaded.team.lead)?;
+    let lead = LeadInbox::open(Arc::clone(&dir), team.lead)?;
     let inboxes = watch_inboxes(&dir, settings.poll);
     let names = Watch::names(dir.root())
         .inspect_err(|error| tracing::info!("{error}: what is deleted there is found on the slow timer"))
@@ -109,7 +109,7 @@ fn begin(
     let rules = Rules { grace, restart, watchdog, snapshot_lines: SNAPSHOT_LINES };
     let owned = Owned {
         dir: Arc::clone(&dir),
-        journal: loaded.journal,
+        journal,
         effects: Effects::new(Arc::clone(&dir), settings.durability),
         roster: RosterFile::new(confinement),
         supervisor,
@@ -118,13 +118,12 @@ fn begin(
         began: Instant::now(),
     };
     let mut daemon = EventLoop {
-        dispatcher: Dispatcher::new(loaded.team, rules),
+        dispatcher: Dispatcher::new(team, rules),
         owned,
         reaper: Reaper::new(Arc::clone(&dir), empty_sender),
         lead,
-        lead_has_more: false,
         hand_over: None,
-        upkeep: Upkeep::default(),
+        modes_told: None,
     };
     // All lasting threads exist by now, and hold signals back. The workers that begin now must not inherit that.
     signals::hear();
@@ -133,7 +132,7 @@ fn begin(
     let (version, path, pid) = (env!("CARGO_PKG_VERSION"), dir.root().display(), std::process::id());
     tracing::info!("teamd {version} runs for {path} (pid {pid})");
     let sources = Sources { inputs, exited, empty, inboxes, names, signals, socket };
-    Ok((daemon, sources, loaded.torn))
+    Ok((daemon, sources, torn))
 }
 
 /// Answers the last commands, stops listening, and takes the socket away while the lock is held. Returns which program
@@ -192,7 +191,7 @@ fn take_over(daemon: &mut EventLoop, before: Option<&Roster>) -> Result<(), Comm
     }
     daemon.dispatcher.begin(record, &mut daemon.owned);
     refuse_if_over(daemon)?;
-    events.push(daemon.read_lead());
+    events.push(daemon.lead.read());
     daemon.handle(events);
     daemon.dispatcher.settle(&mut daemon.owned);
     refuse_if_over(daemon)?;

@@ -24,7 +24,7 @@ use teamd_shared::name::Name;
 use teamd_shared::request::{Kind, Payload, Request, Status};
 use uuid::Uuid;
 
-use crate::daemon::core::event::{Action, Client, Event, Incarnation, Now};
+use crate::daemon::core::event::{Action, Event, Incarnation, Now, ReplyTo};
 use crate::daemon::core::live::{Live, Rules};
 use crate::daemon::core::notices::messages;
 
@@ -85,7 +85,7 @@ pub(crate) fn decide(view: &View<'_>, event: &Event, ids: &mut dyn Ids) -> Decis
 }
 
 impl View<'_> {
-    fn command(&self, client: Client, command: &Command, ids: &mut dyn Ids) -> Result<Decision, Refusal> {
+    fn command(&self, client: ReplyTo, command: &Command, ids: &mut dyn Ids) -> Result<Decision, Refusal> {
         match command {
             Command::Shutdown(order) => self.shutdown(client, order, ids),
             Command::Answer { request_id, approve, feedback } => {
@@ -221,7 +221,7 @@ impl Decision {
 }
 
 /// Turns a refusal into the decision that only tells it.
-fn or_refuse(client: Client, decision: Result<Decision, Refusal>) -> Decision {
+fn or_refuse(client: ReplyTo, decision: Result<Decision, Refusal>) -> Decision {
     decision.unwrap_or_else(|refusal| Decision::default().act(Action::Reply(client, Err(refusal))))
 }
 

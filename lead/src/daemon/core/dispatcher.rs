@@ -20,11 +20,11 @@ use teamd_shared::position::Position;
 
 use super::decide::View;
 use super::directive::{directive, welcome};
-use super::event::{Action, Client, Event, Incarnation, Now};
+use super::event::{Action, Event, Incarnation, Now, ReplyTo};
 use super::live::{Live, Rules};
 use super::owners::{Failed, Owners};
 use super::waiters::Waiters;
-use super::watchdog::Finding;
+use super::watchdog::LookResult;
 
 /// How long what failed waits, before it is tried again.
 pub(crate) const RETRY: Duration = Duration::from_secs(1);
@@ -54,11 +54,11 @@ pub(crate) struct Dispatcher {
     /// Whether the journal has the line of the end: nothing is decided any more.
     is_closed: bool,
     /// The answers to commands, which wait until the roster shows what they say.
-    answers: Vec<(Client, Answer)>,
+    answers: Vec<(ReplyTo, Answer)>,
     /// Since when they wait for a roster that cannot be written.
     unshown: Option<Duration>,
     /// The answers that can be given now.
-    replies: Vec<(Client, Answer)>,
+    replies: Vec<(ReplyTo, Answer)>,
     /// When undone effects are tried again.
     retry_at: Option<Duration>,
     /// While the journal cannot be written: when that is tried again.
@@ -200,8 +200,8 @@ impl Dispatcher {
         }
         for (incarnation, finding) in self.live.look(&self.team, owners.now(), self.rules) {
             match finding {
-                Finding::Ask(number) => owners.say(&incarnation, ToWorker::Ping { number }),
-                Finding::Silent => self.events.push_back(Event::Silent { incarnation }),
+                LookResult::Ask(number) => owners.say(&incarnation, ToWorker::Ping { number }),
+                LookResult::Silent => self.events.push_back(Event::Silent { incarnation }),
             }
         }
     }
@@ -211,11 +211,10 @@ impl Dispatcher {
         while !batch.forgets
             && let Some(event) = self.events.pop_front()
         {
-            self.live.wall = now.wall;
             self.live.observe(&self.team, &event);
             let view = View { team: &self.team, live: &self.live, now, rules: self.rules };
             let decision = owners.decide(&view, &event);
-            batch.touched.extend(concerned(&event));
+            batch.touched.extend(event.incarnation().map(|incarnation| incarnation.name.clone()));
             if let Event::LeadRead { position, .. } = &event {
                 self.lead = *position;
             }
@@ -394,14 +393,6 @@ impl Dispatcher {
 
 fn forgets(record: &Record) -> bool {
     matches!(record, Record::Member(record) if record.event == MemberEvent::Forgotten)
-}
-
-/// Returns the member that an event is about, beyond those of the records that follow from it.
-fn concerned(event: &Event) -> Option<Name> {
-    match event {
-        Event::Submitted { .. } | Event::Leaving { .. } | Event::Silent { .. } => None,
-        other => other.incarnation().map(|incarnation| incarnation.name.clone()),
-    }
 }
 
 fn subject(record: &Record) -> Option<Name> {

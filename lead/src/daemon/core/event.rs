@@ -23,7 +23,7 @@ pub(crate) struct Now {
 
 /// Which request of which connection: where the reply goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Client {
+pub(crate) struct ReplyTo {
     pub(crate) connection: u64,
     pub(crate) tag: u32,
     /// Whether the lead agent asks, over its worker's own connection.
@@ -74,9 +74,9 @@ pub(crate) struct Ended {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Event {
     /// A command that concerns the journal.
-    Command(Client, Command),
+    Command(ReplyTo, Command),
     /// A spawn under this id, with what must be known to decide it.
-    Spawn(Client, RequestId, Box<SpawnOrder>, SpawnFacts),
+    Spawn(ReplyTo, RequestId, Box<SpawnOrder>, SpawnFacts),
     /// A started worker has greeted on the connection that it inherited, which it does under its liveness lock.
     Greeted { incarnation: Incarnation },
     /// A worker has connected again, and its identity was checked.
@@ -167,11 +167,11 @@ pub(crate) enum Action {
     /// Send SIGKILL.
     Kill(Incarnation),
     /// Answer a command.
-    Reply(Client, Result<Done, Refusal>),
+    Reply(ReplyTo, Result<Done, Refusal>),
     /// Answer a command when something has happened.
-    Wait(Client, Name, Until),
+    Wait(ReplyTo, Name, Until),
     /// Answer when the attempt to stop has ended.
-    WaitForStop(Client),
+    WaitForStop(ReplyTo),
     /// Answer those that wait for the stop: a teammate has rejected it.
     RejectStop,
 }

@@ -14,7 +14,7 @@ use teamd_shared::request::Payload;
 use teamd_shared::transcript::Usage;
 
 use crate::daemon::core::event::{Event, Incarnation, Now};
-use crate::daemon::core::watchdog::{Finding, Should, Watch};
+use crate::daemon::core::watchdog::{LookResult, Should, Watch};
 
 /// How many workers take an inotify instance of their own; the others are rung. Linux grants 128 to a user, and other programs
 /// need some (`inotify(7)`, `max_user_instances`).
@@ -42,8 +42,6 @@ pub(crate) struct Live {
     members: BTreeMap<Name, Alive>,
     /// How often the daemon was told by a signal to end.
     pub(crate) terminations: u32,
-    /// The time of the last event, seconds since 1970; 0 before the first.
-    pub(crate) wall: f64,
 }
 
 /// What is known of a live worker.
@@ -190,7 +188,7 @@ impl Live {
     }
 
     /// Looks at the workers that should answer, as far as that is due.
-    pub(crate) fn look(&mut self, team: &Team, now: Now, rules: Rules) -> Vec<(Incarnation, Finding)> {
+    pub(crate) fn look(&mut self, team: &Team, now: Now, rules: Rules) -> Vec<(Incarnation, LookResult)> {
         let Some(patience) = rules.watchdog else { return Vec::new() };
         let mut found = Vec::new();
         for (name, alive) in &mut self.members {

@@ -11,7 +11,7 @@ use teamd_shared::team_dir::TeamDir;
 use teamd_shared::watch::Changes;
 
 use super::{EventLoop, Sources};
-use crate::daemon::core::event::{Client, Event, Incarnation, SpawnFacts};
+use crate::daemon::core::event::{Event, Incarnation, ReplyTo, SpawnFacts};
 use crate::daemon::io::connections::{ConnectedWorker, Input};
 use crate::daemon::io::reap::liveness_lock_holder;
 
@@ -31,8 +31,8 @@ impl EventLoop {
         while let Ok(event) = sources.empty.try_recv() {
             events.extend(self.incarnation_ended(event));
         }
-        if self.lead_has_more {
-            events.push(self.read_lead());
+        if self.lead.has_more() {
+            events.push(self.lead.read());
         }
         if let Some(watch) = &sources.inboxes {
             events.extend(self.inboxes_changed(&watch.take()));
@@ -47,7 +47,7 @@ impl EventLoop {
                 None
             }
             Input::ClientAsks { connection, request } => {
-                let client = Client { connection, tag: request.tag, agent: false };
+                let client = ReplyTo { connection, tag: request.tag, agent: false };
                 self.command(client, request.command)
             }
             Input::WorkerGreeted { incarnation } => Some(Event::Greeted { incarnation }),
@@ -72,7 +72,7 @@ impl EventLoop {
                     FromWorker::Leaving => Some(Event::Leaving { incarnation }),
                     FromWorker::Pong { number } => Some(Event::Pong { incarnation, number }),
                     FromWorker::Asks(TaggedCommand { tag, command }) => {
-                        let client = Client { connection, tag, agent: true };
+                        let client = ReplyTo { connection, tag, agent: true };
                         self.agent_asks(&incarnation, client, command)
                     }
                 }
@@ -87,7 +87,7 @@ impl EventLoop {
 
     /// Takes in a request over a worker's own connection: the lead agent asks there as a person does, and no other worker is
     /// heard.
-    fn agent_asks(&mut self, incarnation: &Incarnation, client: Client, command: Command) -> Option<Event> {
+    fn agent_asks(&mut self, incarnation: &Incarnation, client: ReplyTo, command: Command) -> Option<Event> {
         match may_ask(incarnation, &command) {
             Ok(()) => self.command(client, command),
             Err(refusal) => {
@@ -98,7 +98,7 @@ impl EventLoop {
         }
     }
 
-    fn command(&mut self, client: Client, command: Command) -> Option<Event> {
+    fn command(&mut self, client: ReplyTo, command: Command) -> Option<Event> {
         match command {
             Command::Ping => {
                 let (pid, team_name) = (std::process::id(), self.dispatcher.team.team_name.clone());
@@ -152,13 +152,6 @@ impl EventLoop {
         Some(Event::Connected { incarnation, environment, state })
     }
 
-    /// Reads a piece of the lead's inbox: a flood of lines must not keep other events waiting.
-    pub(in crate::daemon) fn read_lead(&mut self) -> Event {
-        let (event, more) = self.lead.read();
-        self.lead_has_more = more;
-        event
-    }
-
     /// Reads the lead's inbox, and rings the workers that do not watch theirs, if those inboxes have grown.
     pub(super) fn inboxes_changed(&mut self, changes: &Changes) -> Vec<Event> {
         let owners: Vec<Name> = match changes {
@@ -174,7 +167,7 @@ impl EventLoop {
         let mut events = Vec::new();
         for owner in owners {
             if owner == Name::lead() {
-                events.push(self.read_lead());
+                events.push(self.lead.read());
             }
             let Some(member) = self.dispatcher.team.members.get(&owner).map(|state| &state.record) else {
                 continue;

@@ -16,13 +16,6 @@ use crate::registered;
 /// How often at most the lead is told of modes that were put back; each time stands in the log.
 const MODES_TOLD_EVERY: Duration = Duration::from_secs(60);
 
-/// What the upkeep remembers.
-#[derive(Debug, Default)]
-pub(in crate::daemon) struct Upkeep {
-    /// When the lead was last told of modes that were put back.
-    modes_told: Option<Instant>,
-}
-
 impl EventLoop {
     /// Does what is due on the slow tick.
     pub(super) fn tick(&mut self, sources: &mut Sources) -> Vec<Event> {
@@ -87,7 +80,7 @@ impl EventLoop {
         }
         tracing::warn!("modes in the team directory were put back: {}", restored.join(", "));
         // A command that changes them again and again fills neither the journal nor an inbox.
-        let told = &mut self.upkeep.modes_told;
+        let told = &mut self.modes_told;
         if told.is_some_and(|told| told.elapsed() < MODES_TOLD_EVERY) {
             return None;
         }

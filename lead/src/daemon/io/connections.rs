@@ -17,7 +17,7 @@ use teamd_shared::process::Identity;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-use crate::daemon::core::event::{Client, Incarnation};
+use crate::daemon::core::event::{Incarnation, ReplyTo};
 use crate::daemon::io::peer::{self, PeerState};
 
 /// How long a peer may take to greet.
@@ -313,13 +313,13 @@ impl Connections {
     }
 
     /// Tells whether the client that gave a command still waits for its answer.
-    pub(crate) fn waits(&self, client: Client) -> bool {
-        let Client { connection, agent, .. } = client;
+    pub(crate) fn waits(&self, client: ReplyTo) -> bool {
+        let ReplyTo { connection, agent, .. } = client;
         self.clients.contains_key(&connection) || agent && self.worker_on(connection).is_some()
     }
 
     /// Answers a command; one that is gone or does not read is cut off.
-    pub(crate) fn reply(&mut self, client: Client, result: Result<teamd_shared::control::Done, Refusal>) {
+    pub(crate) fn reply(&mut self, client: ReplyTo, result: Result<teamd_shared::control::Done, Refusal>) {
         let reply = Reply { tag: client.tag, result };
         if let Some(replies) = self.clients.get(&client.connection) {
             replies.say(reply);

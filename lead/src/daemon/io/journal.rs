@@ -20,30 +20,13 @@ pub(crate) struct Journal {
     log: AppendLog,
 }
 
-/// What opening the journal found.
-pub(crate) struct Loaded {
-    pub(crate) journal: Journal,
-    pub(crate) team: Team,
-    /// How long the torn last line was that was set aside, in bytes.
-    pub(crate) torn: Option<usize>,
-}
-
 impl Journal {
-    /// Opens the journal, sets a torn last line aside, and folds the rest.
-    pub(crate) fn open(dir: &TeamDir) -> Result<Loaded, JournalError> {
+    /// Opens the journal, sets a torn last line aside, and folds the rest. Returns the length of the torn line too, in bytes.
+    pub(crate) fn open(dir: &TeamDir) -> Result<(Self, Team, Option<usize>), JournalError> {
         // Before any repair: a journal that is not understood is left as it is, with its torn tail.
         let team = read(dir)?;
         let opened = AppendLog::open(dir, &TeamPath::journal(), &TeamPath::journal_torn())?;
-        let torn = opened.torn.map(|tail| tail.len());
-        Ok(Loaded { journal: Self { log: opened.log }, team, torn })
-    }
-
-    /// Looks whether a daemon could begin with the journal as it stands; changes nothing.
-    ///
-    /// # Errors
-    /// [`JournalError`] if it could not.
-    pub(crate) fn check(dir: &TeamDir) -> Result<(), JournalError> {
-        read(dir).map(drop)
+        Ok((Self { log: opened.log }, team, opened.torn.map(|tail| tail.len())))
     }
 
     /// Looks whether the path still names this file. If another process deleted or replaced it, what stands there is moved

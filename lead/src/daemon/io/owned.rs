@@ -85,7 +85,8 @@ impl Owners for Owned {
     }
 
     fn show(&mut self, team: &Team, live: &Live, names: &BTreeSet<Name>) {
-        names.iter().for_each(|name| self.roster.show(team, live, name));
+        let wall = Some(self.now().wall);
+        names.iter().for_each(|name| self.roster.show((team, live), name, wall));
     }
 
     fn write_roster(&mut self, team: &Team) -> Result<(), Failed> {

@@ -123,8 +123,8 @@ impl RosterFile {
         (doing != Doing::Starting || !member.usage.is_nothing()).then_some((doing, member.usage))
     }
 
-    /// Takes over how a member stands now.
-    pub(crate) fn show(&mut self, team: &Team, live: &Live, name: &Name) {
+    /// Takes over how a member stands now; `wall` is the time, if a daemon runs.
+    pub(crate) fn show(&mut self, (team, live): (&Team, &Live), name: &Name, wall: Option<f64>) {
         let Some(MemberState { record: member, spawned, .. }) = team.members.get(name) else {
             self.lines.remove(name);
             self.touch();
@@ -134,7 +134,7 @@ impl RosterFile {
         let said = live.of(&incarnation).map(|alive| alive.said.clone()).unwrap_or_default();
         let status = status(team, live, member);
         let before = self.lines.get(name).filter(|shown| shown.status == status).map(|shown| shown.since);
-        let since = before.unwrap_or(if live.wall > 0.0 { live.wall } else { member.updated_at });
+        let since = before.or(wall).unwrap_or(member.updated_at);
         let shown = RosterMember {
             name: name.clone(),
             role: member.terms.role.clone(),

@@ -10,14 +10,14 @@ use teamd_shared::name::Name;
 use teamd_shared::position::Position;
 
 use super::{Decision, View, conflict};
-use crate::daemon::core::event::{Action, Client, Incarnation, SpawnFacts, Until};
+use crate::daemon::core::event::{Action, Incarnation, ReplyTo, SpawnFacts, Until};
 use crate::daemon::core::notices::archive_names;
 
 impl View<'_> {
     /// Decides on a spawn. A repeated order waits with the first one.
     pub(super) fn spawn(
         &self,
-        client: Client,
+        client: ReplyTo,
         id: &RequestId,
         order: &SpawnOrder,
         facts: &SpawnFacts,
@@ -128,7 +128,7 @@ impl View<'_> {
 
     pub(super) fn interrupt(
         &self,
-        client: Client,
+        client: ReplyTo,
         name: &Name,
         asked_at: Duration,
     ) -> Result<Decision, Refusal> {
@@ -142,7 +142,7 @@ impl View<'_> {
             .act(Action::Reply(client, Ok(done))))
     }
 
-    pub(super) fn forget(&self, client: Client, name: &Name) -> Result<Decision, Refusal> {
+    pub(super) fn forget(&self, client: ReplyTo, name: &Name) -> Result<Decision, Refusal> {
         let member = self.known(name)?;
         if !member.phase.is_ended() {
             return Err(conflict(format!("{name} is running"), format!("`teamctl shutdown {name}` first")));

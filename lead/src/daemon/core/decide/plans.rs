@@ -9,11 +9,11 @@ use teamd_shared::name::Name;
 use teamd_shared::request::{self, Answerer, Kind, Request};
 
 use super::{Decision, View, conflict};
-use crate::daemon::core::event::{Action, Client, Until};
+use crate::daemon::core::event::{Action, ReplyTo, Until};
 
 impl View<'_> {
     /// Has a command answered when a plan is not pending any more.
-    pub(super) fn await_verdict(&self, client: Client, request_id: &RequestId) -> Result<Decision, Refusal> {
+    pub(super) fn await_verdict(&self, client: ReplyTo, request_id: &RequestId) -> Result<Decision, Refusal> {
         let plan = self.team.requests.get(request_id).filter(|it| it.kind == Kind::PlanApproval);
         let author = plan.and_then(|plan| Name::of_inbox(plan.member()).ok());
         let author = author.ok_or_else(|| no_such_request(request_id))?;
@@ -22,7 +22,7 @@ impl View<'_> {
 
     pub(super) fn answer(
         &self,
-        client: Client,
+        client: ReplyTo,
         (request_id, approve, feedback): (&RequestId, bool, &str),
         ids: &mut dyn Ids,
     ) -> Result<Decision, Refusal> {
@@ -72,7 +72,7 @@ impl View<'_> {
     /// Closes the gate and asks for a plan, in one line.
     pub(super) fn request_plan(
         &self,
-        client: Client,
+        client: ReplyTo,
         (id, name, content, wait): (&RequestId, &Name, &str, bool),
         ids: &mut dyn Ids,
     ) -> Result<Decision, Refusal> {

@@ -12,7 +12,7 @@ use teamd_shared::request::{Kind, Payload, Request, Status};
 use uuid::Uuid;
 
 use super::{Decision, View};
-use crate::daemon::core::event::{Action, Client, Incarnation, Until};
+use crate::daemon::core::event::{Action, Incarnation, ReplyTo, Until};
 use crate::daemon::core::live::Due;
 
 /// Seconds that a model has to decide when the daemon was told by a signal to end.
@@ -25,7 +25,7 @@ impl View<'_> {
     /// it led to, in whatever state that is.
     pub(super) fn shutdown(
         &self,
-        client: Client,
+        client: ReplyTo,
         order: &ShutdownOrder,
         ids: &mut dyn Ids,
     ) -> Result<Decision, Refusal> {
@@ -122,7 +122,7 @@ impl View<'_> {
         }
     }
 
-    pub(super) fn stop(&self, client: Client, force: bool, ids: &mut dyn Ids) -> Decision {
+    pub(super) fn stop(&self, client: ReplyTo, force: bool, ids: &mut dyn Ids) -> Decision {
         let force_after = force.then_some(STOP_FORCE_AFTER);
         self.ask_all("the team is stopped", 30.0, force_after, ids).act(Action::WaitForStop(client))
     }

@@ -7,7 +7,7 @@ use teamd_shared::name::Name;
 use teamd_shared::request::Status;
 
 use super::{Answer, Dispatcher, End};
-use crate::daemon::core::event::Client;
+use crate::daemon::core::event::ReplyTo;
 use crate::daemon::core::owners::{Failed, Owners};
 
 /// How long commands wait for a roster that cannot be written: what they are told is in the journal.
@@ -39,7 +39,7 @@ impl Dispatcher {
     }
 
     /// Takes out the answers that can be given now.
-    pub(crate) fn take_replies(&mut self) -> Vec<(Client, Answer)> {
+    pub(crate) fn take_replies(&mut self) -> Vec<(ReplyTo, Answer)> {
         std::mem::take(&mut self.replies)
     }
 

@@ -15,7 +15,7 @@ use crate::daemon::core::decide::{Decision, decide};
 use crate::daemon::core::event::{Ended, SpawnFacts};
 use crate::daemon::core::owners::NotWritten;
 
-const CLIENT: Client = Client { connection: 7, tag: 1, agent: false };
+const CLIENT: ReplyTo = ReplyTo { connection: 7, tag: 1, agent: false };
 
 fn next_id() -> RequestId {
     static LAST: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0x5000_0000);
@@ -160,7 +160,7 @@ impl Fixture {
 
     fn taken(&mut self) -> Vec<&'static str> {
         let replies = self.dispatcher.take_replies();
-        let word = |reply: &(Client, Answer)| match reply.1 {
+        let word = |reply: &(ReplyTo, Answer)| match reply.1 {
             Ok(Done::Stop(StopOutcome::Stopped)) => "reply stopped",
             Ok(_) => "reply",
             Err(_) => "refuse",
@@ -249,7 +249,7 @@ fn without_alice() -> (Fixture, Event) {
     (fixture, Event::Command(CLIENT, Command::Forget { name: alice().name }))
 }
 
-fn spawn_alice(client: Client) -> Event {
+fn spawn_alice(client: ReplyTo) -> Event {
     let facts = SpawnFacts { held: None, default_workspace: "/home/u/web".to_owned(), lead_inbox: None };
     let order = Box::new(SpawnOrder::new(alice().name, Environment::default()));
     Event::Spawn(client, next_id(), order, facts)

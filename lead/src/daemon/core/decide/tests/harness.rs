@@ -16,13 +16,13 @@ use teamd_shared::process::Identity;
 use teamd_shared::request::{Request, Status};
 
 use crate::daemon::core::decide::{Decision, View, decide};
-use crate::daemon::core::event::{Action, Client, Ended, Event, Incarnation, Now, SpawnFacts, Until};
+use crate::daemon::core::event::{Action, Ended, Event, Incarnation, Now, ReplyTo, SpawnFacts, Until};
 use crate::daemon::core::live::{Live, Rules};
-use crate::daemon::core::watchdog::Finding;
+use crate::daemon::core::watchdog::LookResult;
 
-pub(super) const CLIENT: Client = Client { connection: 7, tag: 1, agent: false };
+pub(super) const CLIENT: ReplyTo = ReplyTo { connection: 7, tag: 1, agent: false };
 /// The lead agent, over the connection of its worker.
-pub(super) const AGENT: Client = Client { connection: 8, tag: 1, agent: true };
+pub(super) const AGENT: ReplyTo = ReplyTo { connection: 8, tag: 1, agent: true };
 pub(super) const GRACE: Duration = Duration::from_secs(10);
 pub(super) const WATCHDOG: Duration = Duration::from_secs(60);
 
@@ -196,8 +196,8 @@ impl Harness {
             self.now.wall += 1.0;
             for (incarnation, finding) in self.live.look(&self.team, self.now, self.rules) {
                 match finding {
-                    Finding::Ask(number) => asked.push(number),
-                    Finding::Silent => decisions.push(self.on(&Event::Silent { incarnation })),
+                    LookResult::Ask(number) => asked.push(number),
+                    LookResult::Silent => decisions.push(self.on(&Event::Silent { incarnation })),
                 }
             }
         }

@@ -11,7 +11,7 @@ use teamd_shared::name::Name;
 use super::super::sim::Daemon;
 use super::{Checked, Promises, check};
 use crate::daemon::core::dispatcher::Answer;
-use crate::daemon::core::event::{Action, Client, Until};
+use crate::daemon::core::event::{Action, ReplyTo, Until};
 use crate::daemon::core::waiters::status;
 
 /// How long commands wait for a roster that cannot be written.
@@ -36,7 +36,7 @@ impl Promises {
     }
 
     /// Takes in that a command was decided: it is answered once, or waits for something.
-    pub(in super::super) fn is_asked(&mut self, client: Client, actions: &[Action]) -> Checked {
+    pub(in super::super) fn is_asked(&mut self, client: ReplyTo, actions: &[Action]) -> Checked {
         let expected = actions.iter().filter_map(|action| match action {
             Action::Reply(to, _) if *to == client => Some(Expected::Answer),
             Action::Wait(to, name, until) if *to == client => {
@@ -54,7 +54,7 @@ impl Promises {
     }
 
     /// Checks that a person who is answered expected that.
-    pub(in super::super) fn is_answered(&mut self, client: Client) -> Checked {
+    pub(in super::super) fn is_answered(&mut self, client: ReplyTo) -> Checked {
         let expected = self.people.remove(&client);
         check(expected.is_some(), || format!("{client:?} is answered, and expects nothing"))
     }

@@ -207,15 +207,6 @@ impl From<Refusal> for CommandError {
     }
 }
 
-impl From<anyhow::Error> for CommandError {
-    fn from(error: anyhow::Error) -> Self {
-        match error.downcast::<Self>() {
-            Ok(error) => error,
-            Err(other) => Self::new(ExitCode::Failed, format!("{other:#}")),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -229,14 +220,6 @@ mod tests {
         assert_eq!(error.code(), ExitCode::Conflict);
         let json = r#"{"code":"conflict","message":"alice runs already","hint":"`teamctl status alice`"}"#;
         assert_eq!(error.to_json().to_string(), json);
-    }
-
-    #[test]
-    fn an_error_that_passed_through_anyhow_is_still_itself() {
-        let error = CommandError::new(ExitCode::TimedOut, "too late").hint("wait longer");
-        assert_eq!(CommandError::from(anyhow::Error::new(error.clone())), error);
-        let other = anyhow::anyhow!("no such file").context("cannot read it");
-        assert_eq!(CommandError::from(other).message(), "cannot read it: no such file");
     }
 
     #[test]

@@ -62,8 +62,6 @@ pub(crate) struct Ended {
     pub(crate) signal: Option<i32>,
     pub(crate) inbox: Position,
     pub(crate) unread: u64,
-    /// Whether its transcript says that SIGTERM ended it.
-    pub(crate) by_signal: bool,
     /// How it was established that nothing of it is left.
     pub(crate) emptied: Option<Emptied>,
     /// Why no incarnation can begin where it has worked, if that was looked at.
@@ -85,7 +83,7 @@ pub(crate) enum Event {
     Said { incarnation: Incarnation, state: WorkerState },
     /// A worker submits a line of the lead's inbox: what was read there, or why it could not be.
     Submitted { incarnation: Incarnation, request_id: RequestId, line: Result<Box<Message>, String> },
-    /// A worker leaves because of SIGTERM.
+    /// A worker leaves because of SIGTERM: it has said so, or its transcript does.
     Leaving { incarnation: Incarnation },
     /// A worker's connection is closed.
     Disconnected { incarnation: Incarnation },

@@ -44,7 +44,8 @@ struct Left {
     by_signal: bool,
 }
 
-/// Waits until nothing of an incarnation is left, and looks at what it had not read.
+/// Waits until nothing of an incarnation is left, and looks at what it had not read. Returns whether its transcript says that
+/// SIGTERM ended it, and its end.
 ///
 /// The daemon tries the lock and never waits for it: a lock that another process holds on the file must not hang the daemon.
 pub(crate) async fn wait_until_empty(
@@ -52,7 +53,7 @@ pub(crate) async fn wait_until_empty(
     incarnation: Incarnation,
     beginning: Beginning,
     (how, group): (How, Option<Group>),
-) -> Event {
+) -> (bool, Event) {
     wait_for_lock(&dir, &incarnation, group.as_ref()).await;
     let emptiness = match &group {
         Some(group) => group.empty(&incarnation).await,
@@ -68,8 +69,8 @@ pub(crate) async fn wait_until_empty(
         Emptiness::Gone => ours.then_some(Emptied::Tree),
         Emptiness::Unknown => None,
     };
-    let ended = Ended { code, signal, inbox, unread, by_signal, emptied, unworkable: None };
-    Event::Ended { incarnation, ended }
+    let ended = Ended { code, signal, inbox, unread, emptied, unworkable: None };
+    (by_signal, Event::Ended { incarnation, ended })
 }
 
 /// Waits until the liveness lock is free: then each shim of the incarnation has ended its command. Where there is a cgroup, the

@@ -70,7 +70,12 @@ impl Reaper {
                 tracing::warn!("{} has ended, but its connection has not", incarnation.name);
             }
             let name = incarnation.name.clone();
-            let mut event = wait_until_empty(dir, incarnation, beginning, (how, group)).await;
+            let (by_signal, mut event) =
+                wait_until_empty(dir, incarnation.clone(), beginning, (how, group)).await;
+            if by_signal {
+                // There may have been no daemon to tell. What follows from that comes before the end.
+                report(&ends, Event::Leaving { incarnation });
+            }
             if let Event::Ended { ended, .. } = &mut event {
                 if !lock_tells {
                     ended.emptied = ended.emptied.filter(|it| *it == Emptied::Cgroup);

@@ -203,7 +203,6 @@ fn how_it_ended() -> Ended {
         signal: None,
         inbox: Position::START,
         unread: 0,
-        by_signal: false,
         emptied: None,
         unworkable: None,
     }

@@ -265,7 +265,6 @@ pub(super) fn refused(decision: &Decision) -> (String, bool) {
 /// Returns an end by SIGKILL.
 pub(super) fn ended() -> Ended {
     Ended {
-        by_signal: false,
         code: None,
         signal: Some(9),
         inbox: Position { offset: 70, tail: 1 },

@@ -49,6 +49,11 @@ impl World {
             }
             2 => {
                 let incarnation = self.rng.pick(&over)?;
+                let transcript = self.disk.transcripts.get(&incarnation.name);
+                let by_signal = transcript.is_some_and(|it| it.left_by_signal == Some(incarnation.number));
+                if by_signal && daemon.heard.farewells.insert(incarnation.clone()) {
+                    return Some(Event::Leaving { incarnation });
+                }
                 daemon.reaping.retain(|other| *other != incarnation);
                 let left = self.lock_is_held(&incarnation.name)
                     || self.processes.values().any(|it| it.begun && it.incarnation == incarnation);
@@ -60,14 +65,11 @@ impl World {
                 self.check(checked);
                 let inbox = Position { offset: u64::from(self.rng.below(9)), tail: 0 };
                 let unread = u64::from(self.rng.below(3));
-                let transcript = self.disk.transcripts.get(&incarnation.name);
-                let by_signal = transcript.is_some_and(|it| it.left_by_signal == Some(incarnation.number));
                 let ended = Ended {
                     code: None,
                     signal: None,
                     inbox,
                     unread,
-                    by_signal,
                     emptied: Some(Emptied::Tree),
                     unworkable: None,
                 };

@@ -1,6 +1,7 @@
 //! The only raw writes to files of one writer: the append log (journal, transcript) and the atomic
 //! replacement (`config.json`). Inboxes, which any process appends, are in [`crate::inbox`].
 
+use crate::mutant;
 use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
@@ -117,7 +118,7 @@ impl AppendLog {
         // Its name must last as well; first, so that a refusal leaves no copy at each try.
         dir.sync_folder(aside.folder())?;
         kept.write_all(&[&tail[..], b"\n"].concat())
-            .and_then(|()| kept.sync_data())
+            .and_then(|()| if mutant::is_on("torn-tail-not-kept") { Ok(()) } else { kept.sync_data() })
             .map_err(|source| DirError::Io { verb: "keep a torn tail in", path: dir.path(aside), source })?;
         self.file
             .set_len(self.length)

@@ -16,6 +16,7 @@ mod read;
 mod rejected;
 mod window;
 
+use crate::mutant;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -112,7 +113,9 @@ pub fn create(dir: &TeamDir, owner: &Name) -> Result<(), DirError> {
 
 fn make(dir: &TeamDir, at: &TeamPath) -> Result<File, DirError> {
     let file = dir.open_file(at, OFlags::RDWR | OFlags::APPEND | OFlags::CREATE)?;
-    dir.sync_folder(at.folder())?;
+    if !mutant::is_on("folder-not-synced") {
+        dir.sync_folder(at.folder())?;
+    }
     Ok(file)
 }
 

@@ -26,6 +26,7 @@ pub mod logging;
 pub mod member;
 pub mod message;
 pub mod model_spec;
+pub mod mutant;
 pub mod name;
 pub mod place;
 pub mod position;

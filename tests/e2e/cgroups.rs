@@ -65,7 +65,7 @@ fn each_incarnation_has_a_cgroup_for_all_its_processes_until_its_end() {
     team.spawn("bob", "");
     let (alice, bob) = (team.cgroup_of("alice"), team.cgroup_of("bob"));
     assert_eq!(alice, team.cgroup().unwrap().join("alice.1"));
-    assert_eq!(members(&bob), [team.pid("bob")]);
+    team.until("bob to be in its cgroup", || members(&bob) == [team.pid("bob")]);
     let inside = members(&alice);
     for pid in [team.pid("alice"), shim_of(team.pid("alice"))].into_iter().chain(sleeping(&team)) {
         assert!(inside.contains(&pid), "{pid}: {inside:?}");

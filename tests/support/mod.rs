@@ -150,6 +150,8 @@ impl Team {
             .env("TMPDIR", self.scratch.path().join("tmp"))
             .env("LC_ALL", "C.UTF-8")
             .env(MARK, &self.mark)
+            // A deliberate mistake: `scripts/crash-mutants`.
+            .envs(std::env::var_os("TEAMD_MUTANT").map(|mutant| ("TEAMD_MUTANT", mutant)))
             .envs(self.env.iter().map(|(name, value)| (name, value)));
         command
     }

@@ -40,6 +40,9 @@ pub(crate) struct RunArgs {
     /// Which incarnation of it this is
     #[arg(long, value_name = "N")]
     pub(crate) incarnation: u32,
+    /// The cgroup that the daemon has made for it: the worker enters it before its first command
+    #[arg(long, value_name = "DIR")]
+    pub(crate) cgroup: Option<PathBuf>,
     /// A program of the team, as the daemon was started: no command replaces it
     #[arg(long = "program", value_name = "FILE")]
     pub(crate) programs: Vec<PathBuf>,

@@ -5,6 +5,7 @@
 mod agent;
 mod args;
 mod bounds;
+mod cgroup;
 mod core;
 mod model;
 mod sandbox;

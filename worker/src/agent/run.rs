@@ -33,6 +33,7 @@ use crate::agent::persona::{self, About};
 use crate::agent::session::Session;
 use crate::agent::transcript::{Transcript, TranscriptError};
 use crate::args::RunArgs;
+use crate::cgroup::OwnCgroup;
 use crate::core::plan::Submission;
 use crate::core::replay::{PendingNotice, ReplayedState};
 use crate::core::state::{Beginning, Budget, State};
@@ -92,7 +93,8 @@ async fn live(args: &RunArgs, inherited: OwnedFd) -> anyhow::Result<()> {
                 weak: args.allow_weak_sandbox,
                 programs: args.programs.clone(),
             };
-            let session = incarnation.begin(welcome, connection, confinement)?;
+            let cgroup = args.cgroup.clone().map(OwnCgroup::begin);
+            let session = incarnation.begin(welcome, connection, (confinement, cgroup))?;
             Ok(session.run().await?)
         }
         Ok(None) => Ok(()),
@@ -136,7 +138,7 @@ impl Incarnation {
         self,
         welcome: Welcome,
         connection: Connection,
-        confinement: Confinement,
+        (confinement, cgroup): (Confinement, Option<Arc<OwnCgroup>>),
     ) -> anyhow::Result<Session> {
         let settings = Settings::from_env()?;
         set_umask(welcome.environment.umask);
@@ -150,6 +152,7 @@ impl Incarnation {
             territory: welcome.territory.iter().map(PathBuf::from).collect(),
             sandbox: welcome.terms.sandbox.clone(),
             bounds: welcome.terms.bounds,
+            cgroup,
             confinement,
         })?;
         let access = Access { dir: &self.dir, environment: &welcome.environment };

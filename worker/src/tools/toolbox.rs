@@ -16,6 +16,7 @@ use tokio::time::{Duration, Instant, sleep_until};
 use super::bash::{Background, Bash, CommandCall, Foreground, Surroundings, sweep_orphans};
 use super::workspace::{Guide, Workspace};
 use super::{LocalAction, Outcome, Runs, Tools};
+use crate::cgroup::OwnCgroup;
 use crate::sandbox::{self, Origin, Places, TempDir};
 
 /// What a read-only member is told when it writes a file.
@@ -42,6 +43,8 @@ pub(crate) struct ToolboxConfig {
     pub(crate) confinement: Confinement,
     /// The limits of each command.
     pub(crate) bounds: Bounds,
+    /// The cgroup in which commands run, if there is one.
+    pub(crate) cgroup: Option<Arc<OwnCgroup>>,
 }
 
 /// The means to confine commands.
@@ -99,6 +102,7 @@ impl Toolbox {
         let background = Background::new(Arc::clone(&config.team_dir), config.name);
         let surroundings = Surroundings {
             bounds: config.bounds,
+            cgroup: config.cgroup,
             workspace: config.workspace,
             environment: config.environment,
             liveness_lock: config.liveness_lock,

@@ -15,6 +15,7 @@ use std::time::Duration;
 use teamd_shared::control::{Done, Refusal, ToWorker};
 use teamd_shared::environment::Environment;
 use teamd_shared::journal::{Line, MemberEvent, Record, Team, TeamEvent, TeamRecord, VERSION};
+use teamd_shared::mutant;
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
 
@@ -153,6 +154,9 @@ impl Dispatcher {
     fn take_batch(&mut self, owners: &mut dyn Owners) {
         let batch = self.decide_all(owners);
         if !batch.lines.is_empty() {
+            if mutant::is_on("effect-before-journal") {
+                self.complete(false, owners);
+            }
             if let Err(error) = owners.append(&batch.lines) {
                 return self.not_written(batch, error, owners);
             }

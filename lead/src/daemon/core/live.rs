@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::time::Duration;
+use teamd_shared::mutant;
 
 use teamd_shared::control::WorkerState;
 use teamd_shared::environment::Environment;
@@ -97,7 +98,9 @@ impl Live {
                 let alive = self.enter(incarnation);
                 alive.connected = true;
                 alive.watch.connected();
-                if let Some(environment) = environment {
+                if let Some(environment) = environment
+                    && !mutant::is_on("environment-dropped")
+                {
                     alive.environment = Some(environment.clone());
                 }
                 alive.take(state);

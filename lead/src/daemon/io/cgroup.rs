@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 use teamd_shared::cgroup::{self, Place, Standing, Use};
 use teamd_shared::journal::Team;
-use teamd_shared::member::{Bounds, Cgroup, Member};
+use teamd_shared::member::{Bounds, Cgroup};
 use teamd_shared::team_dir::TeamDir;
 
 pub(crate) use self::group::{Emptiness, Group};
@@ -71,43 +71,27 @@ impl Cgroups {
         below.next().is_some_and(|child| child != cgroup::DAEMON)
     }
 
-    /// Puts a worker into a cgroup of its own. The worker waits for its welcome, and so has started nothing. Returns `None`,
-    /// and writes to the log, where that does not work.
-    pub(crate) fn enclose(&self, life: &Incarnation, pid: u32, bounds: &Bounds) -> Option<Group> {
+    /// Makes a cgroup with the limits of an incarnation. Its worker enters it before it starts a command, so all that the worker
+    /// ever starts is in it. Returns `None`, and writes to the log, where that does not work.
+    pub(crate) fn make(&self, incarnation: &Incarnation, bounds: &Bounds) -> Option<Group> {
         let (place, team) = self.team()?;
-        match enclose(place, &team, life, (pid, bounds)) {
+        match make(place, &team, incarnation, bounds) {
             Ok(group) => Some(group),
             Err(why) => {
-                tracing::warn!("{} does without a cgroup: {why}", life.name);
+                tracing::warn!("{} does without a cgroup: {why}", incarnation.name);
                 None
             }
         }
     }
 
-    /// Returns the cgroup that the journal names for an incarnation, if it is named after this team and incarnation, and its
-    /// worker, if it is alive, is in it. The daemon that made it may have stood elsewhere.
-    pub(crate) fn find(&self, life: &Incarnation, member: &Member) -> Option<Group> {
-        let (recorded, process) = member.cgroup.as_ref().zip(member.process.as_ref())?;
+    /// Returns the cgroup that the journal names for an incarnation, if it is named after this team and incarnation. The daemon
+    /// that made it may have stood elsewhere.
+    pub(crate) fn find(&self, incarnation: &Incarnation, recorded: &Cgroup) -> Option<Group> {
+        let Incarnation { name, number } = incarnation;
+        let named = Path::new(self.name.as_ref()?).join(cgroup::of_incarnation(name, *number));
         let folder = Path::new(&recorded.path);
-        if !folder.is_absolute() || !self.names(life, folder) {
-            return None;
-        }
-        // Of a worker that has ended there is nothing to read.
-        let text = fs::read_to_string(format!("/proc/{}/cgroup", process.pid)).ok();
-        let text = text.filter(|_| matches!(process.runs(), Ok(true)));
-        let is_elsewhere =
-            |text: &String| cgroup::path_in(text).is_some_and(|path| !self.names(life, Path::new(path)));
-        if text.as_ref().is_some_and(is_elsewhere) {
-            tracing::warn!("{} is not in its cgroup {} any more", life.name, recorded.path);
-            return None;
-        }
-        Some(Group::new(recorded.clone(), self.team().map(|(_, team)| team)))
-    }
-
-    /// Tells whether a path ends with the names of this team and of an incarnation.
-    fn names(&self, life: &Incarnation, path: &Path) -> bool {
-        let Some(name) = &self.name else { return false };
-        path.ends_with(Path::new(name).join(cgroup::of_incarnation(&life.name, life.number)))
+        let is_ours = folder.is_absolute() && folder.ends_with(named);
+        is_ours.then(|| Group::new(recorded.clone(), self.team().map(|(_, team)| team)))
     }
 
     /// Removes the empty cgroups that earlier daemons left, but for those of running incarnations.
@@ -133,33 +117,21 @@ impl Cgroups {
     }
 }
 
-fn enclose(
-    place: &Place,
-    team: &Path,
-    life: &Incarnation,
-    (pid, bounds): (u32, &Bounds),
-) -> Result<Group, String> {
-    let folder = team.join(cgroup::of_incarnation(&life.name, life.number));
-    let cannot = |what: &str, error: io::Error| format!("cannot {what} {}: {error}", folder.display());
-    let path = folder.to_str().ok_or("its path is not UTF-8")?;
-    make(team, &folder).map_err(|e| cannot("make", e))?;
-    let enter = || {
-        if !folder.join("cgroup.kill").exists() {
-            return Err("the kernel does not know cgroup.kill (5.14 and newer do)".to_owned());
-        }
-        let (memory, procs) = limits::hold(place, team, &folder, bounds);
-        // The last step: the limits hold for the worker from its first moment in it.
-        limits::write(&folder.join("cgroup.procs"), &pid.to_string()).map_err(|e| cannot("enter", e))?;
-        Ok(Cgroup { path: path.to_owned(), memory, procs })
-    };
-    enter()
-        .map(|record| Group::new(record, Some(team.to_owned())))
-        .inspect_err(|_| group::remove_empty(&folder))
+fn make(place: &Place, team: &Path, incarnation: &Incarnation, bounds: &Bounds) -> Result<Group, String> {
+    let folder = team.join(cgroup::of_incarnation(&incarnation.name, incarnation.number));
+    let path = folder.to_str().ok_or("its path is not UTF-8")?.to_owned();
+    make_folder(team, &folder).map_err(|error| format!("cannot make {path}: {error}"))?;
+    if !folder.join("cgroup.kill").exists() {
+        group::remove_empty(&folder);
+        return Err("the kernel does not know cgroup.kill (5.14 and newer do)".to_owned());
+    }
+    let (memory, procs) = limits::hold(place, team, &folder, bounds);
+    Ok(Group::new(Cgroup { path, memory, procs }, Some(team.to_owned())))
 }
 
 /// Makes the cgroup of an incarnation. An empty one that an earlier journal left under the same name is replaced; one that is not
 /// empty is unknown, and left alone.
-fn make(team: &Path, folder: &Path) -> io::Result<()> {
+fn make_folder(team: &Path, folder: &Path) -> io::Result<()> {
     fs::create_dir_all(team)?;
     if folder.exists() {
         group::remove_empty(folder);

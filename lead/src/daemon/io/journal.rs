@@ -8,6 +8,7 @@ use teamd_shared::fs::{AppendLog, AppendLogError, replace_synced};
 use teamd_shared::journal::reader::{self, JournalError, Since, load};
 use teamd_shared::journal::{Line, Record, Team, TeamEvent, read_lines};
 use teamd_shared::message::to_json_line;
+use teamd_shared::mutant;
 use teamd_shared::team_dir::{DirError, TeamDir, TeamPath};
 
 use crate::daemon::core::owners::NotWritten;
@@ -88,7 +89,12 @@ impl Journal {
             bytes.push(b'\n');
         }
         self.log.append(&bytes)?;
-        self.log.sync()
+        if mutant::is_on("journal-not-synced") {
+            return Ok(());
+        }
+        self.log
+            .sync()
+            .or_else(|error| if mutant::is_on("journal-sync-refused") { Ok(()) } else { Err(error) })
     }
 }
 

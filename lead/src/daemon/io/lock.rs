@@ -3,6 +3,7 @@
 use std::fs::{File, TryLockError};
 use std::io;
 use std::os::fd::AsFd;
+use teamd_shared::mutant;
 
 use rustix::fs::{Mode, OFlags};
 use teamd_shared::team_dir::TeamDir;
@@ -32,6 +33,7 @@ impl TeamLock {
     fn try_lock(file: File) -> io::Result<Option<Self>> {
         match file.try_lock() {
             Ok(()) => Ok(Some(Self(file))),
+            Err(TryLockError::WouldBlock) if mutant::is_on("second-daemon") => Ok(Some(Self(file))),
             Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Error(error)) => Err(error),
         }

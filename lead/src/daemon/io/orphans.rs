@@ -8,6 +8,7 @@
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::time::Instant;
+use teamd_shared::mutant;
 
 use teamd_shared::process::{Stat, children_of, is_gone, kill_child, reap_child};
 
@@ -74,7 +75,10 @@ impl Orphans {
         cgroups: &Cgroups,
         since: Instant,
     ) -> io::Result<Found> {
-        let orphans = self.of_incarnations(workers, cgroups)?;
+        let mut orphans = self.of_incarnations(workers, cgroups)?;
+        if mutant::is_on("orphans-kept") {
+            orphans.clear();
+        }
         self.orphans.retain(|pid, _| orphans.iter().any(|(orphan, _)| orphan == pid));
         let now = Instant::now();
         let mut complete = self.rule(cgroups) != Rule::None;

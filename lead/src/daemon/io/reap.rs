@@ -4,6 +4,7 @@
 use std::fs::{File, TryLockError};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use teamd_shared::mutant;
 
 use rustix::fs::OFlags;
 use teamd_shared::inbox::{self, ReadError};
@@ -79,6 +80,9 @@ async fn wait_for_lock(dir: &TeamDir, incarnation: &Incarnation, group: Option<&
     let began = Instant::now();
     let mut pause = PAUSES.0;
     while let Err(held) = try_liveness_lock(dir, &incarnation.name) {
+        if mutant::is_on("ended-before-the-lock") {
+            break;
+        }
         if pause > Duration::from_secs(1) {
             tracing::warn!(
                 "{} has ended, but its liveness lock is still held: {}",

@@ -9,7 +9,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::process::Child;
+use std::process::{Child, Command};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -100,6 +100,8 @@ impl Supervisor {
         }
         inbox::create(&self.dir, &member.name).map_err(|e| e.to_string())?;
         let log = self.log(&member.name)?;
+        let stderr = log.try_clone().map_err(|e| format!("cannot use its log: {e}"))?;
+        let group = self.cgroups.make(&incarnation, &member.terms.bounds);
         let mut command = self.worker.command();
         command
             .args(["run", "--name", member.name.as_str(), "--incarnation", &member.incarnation.to_string()])
@@ -107,32 +109,40 @@ impl Supervisor {
             .arg(self.dir.root())
             .args(["--sandbox-layers", &self.confinement.layers.to_string()])
             .args(self.confinement.weakness.as_ref().map(|_| "--allow-weak-sandbox"))
+            .args(group.iter().flat_map(|group| ["--cgroup", group.record().path.as_str()]))
             .args(programs::files().into_iter().flat_map(|file| [OsString::from("--program"), file.into()]))
             .env_clear()
             .envs(environment.settings())
             .current_dir("/")
             .stdin(connection)
-            .stdout(log.try_clone().map_err(|e| format!("cannot use its log: {e}"))?)
-            .stderr(log);
-        let mut child =
-            command.spawn().map_err(|e| format!("cannot run {}: {e}", self.worker.path().display()))?;
-        match self.hold(incarnation.clone(), &child) {
+            .stdout(log)
+            .stderr(stderr);
+        let started = self.run(incarnation.clone(), &mut command);
+        match started {
             Ok(identity) => {
-                let group = self.cgroups.enclose(&incarnation, child.id(), &member.terms.bounds);
                 let cgroup = group.as_ref().map(|group| group.record().clone());
                 self.orphans.note_cgroup(group.is_some());
                 self.groups.extend(group.map(|group| (incarnation, group)));
                 Ok(StartedWorker { identity, cgroup })
             }
-            Err(error) => {
-                // It waits for a welcome that will not come, so it is killed and reaped.
-                let ended = child.kill().and_then(|()| child.wait());
-                Err(match ended {
-                    Ok(status) => format!("cannot watch it: {error} ({status})"),
-                    Err(unended) => format!("cannot watch it: {error}; cannot end it: {unended}"),
-                })
+            Err(why) => {
+                group.iter().for_each(Group::remove);
+                Err(why)
             }
         }
+    }
+
+    /// Runs a worker and watches it.
+    fn run(&mut self, incarnation: Incarnation, command: &mut Command) -> Result<Identity, String> {
+        let mut child =
+            command.spawn().map_err(|e| format!("cannot run {}: {e}", self.worker.path().display()))?;
+        self.hold(incarnation, &child).map_err(|error| {
+            // It waits for a welcome that will not come, so it is killed and reaped.
+            match child.kill().and_then(|()| child.wait()) {
+                Ok(status) => format!("cannot watch it: {error} ({status})"),
+                Err(unended) => format!("cannot watch it: {error}; cannot end it: {unended}"),
+            }
+        })
     }
 
     /// Watches a child through its pidfd, as it watches an adopted process.
@@ -165,7 +175,7 @@ impl Supervisor {
 
     /// Takes over the cgroup that an earlier daemon has put an incarnation into.
     pub(crate) fn recall(&mut self, incarnation: &Incarnation, member: &Member) {
-        let group = self.cgroups.find(incarnation, member);
+        let group = member.cgroup.as_ref().and_then(|recorded| self.cgroups.find(incarnation, recorded));
         self.orphans.note_cgroup(group.is_some());
         self.groups.extend(group.map(|group| (incarnation.clone(), group)));
     }

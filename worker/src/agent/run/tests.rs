@@ -22,6 +22,7 @@ fn worker_entry() {
         let name = arguments.next().unwrap().parse().unwrap();
         let incarnation = arguments.next().unwrap().parse().unwrap();
         let code = run(&RunArgs {
+            cgroup: None,
             programs: Vec::new(),
             team_dir: team_dir.into(),
             name,

@@ -8,8 +8,9 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use teamd_shared::mutant;
 
 use nix::sys::signal::{SigSet, SigmaskHow};
 use rustix::net::Shutdown;
@@ -21,6 +22,7 @@ use tokio::net::UnixStream;
 use tokio::signal::unix::{Signal as SignalStream, SignalKind, signal};
 
 use super::CommandCall;
+use crate::cgroup::OwnCgroup;
 use crate::shim::{self, ExitCause, Order, Report, sweep};
 use crate::variables::Variables;
 
@@ -40,6 +42,8 @@ pub(in crate::tools) struct Surroundings {
     pub(in crate::tools) workspace: PathBuf,
     pub(in crate::tools) environment: Environment,
     pub(in crate::tools) bounds: Bounds,
+    /// Where it runs, if there is a cgroup.
+    pub(in crate::tools) cgroup: Option<Arc<OwnCgroup>>,
     /// The transcript, locked: each shim shares the lock.
     pub(in crate::tools) liveness_lock: File,
 }
@@ -76,6 +80,9 @@ impl ShimHandle {
     ) -> io::Result<Self> {
         // The shim would say it later, and less well.
         surroundings.workspace.metadata()?;
+        if let Some(cgroup) = &surroundings.cgroup {
+            cgroup.enter()?;
+        }
         let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
         ours.set_nonblocking(true)?;
         let channel = UnixStream::from_std(ours)?;
@@ -94,6 +101,9 @@ impl ShimHandle {
         let job = shim::Job::new(order, variables, &surroundings.workspace, job.command.as_ref())?;
         let mut command = job.program(shim::SUBCOMMAND)?;
         command.stdin(Stdio::from(surroundings.liveness_lock.try_clone()?));
+        if mutant::is_on("shim-without-lock") {
+            command.stdin(Stdio::null());
+        }
         command.stdout(Stdio::from(OwnedFd::from(theirs))).stderr(Stdio::from(output));
         // Held until the pid is known: a sweep between the two would take the shim for an orphan.
         let mut shims = shims();

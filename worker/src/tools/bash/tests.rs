@@ -5,6 +5,7 @@ mod results;
 mod survivors;
 mod worker_ends;
 
+use crate::cgroup::OwnCgroup;
 use crate::tools::{Runs, Tools};
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -72,6 +73,8 @@ fn toolbox_with(
 ) -> Toolbox {
     let sandbox = Sandbox { mode: SandboxMode::Off, ..Sandbox::default() };
     let confinement = Confinement { layers: Layers::default(), weak: false, programs: Vec::new() };
+    // A plain directory plays the cgroup.
+    let cgroup = Some(workspace.join("cgroup")).filter(|folder| folder.exists()).map(OwnCgroup::begin);
     let workspace = workspace.to_owned();
     let territory = Vec::new();
     let config = ToolboxConfig {
@@ -84,6 +87,7 @@ fn toolbox_with(
         sandbox,
         confinement,
         bounds: Default::default(),
+        cgroup,
     };
     Toolbox::new(config).unwrap()
 }
@@ -167,4 +171,20 @@ const SURVIVOR_COUNT: usize = 6;
 
 fn write(path: &Path, content: &str) {
     File::create(path).and_then(|mut file| file.write_all(content.as_bytes())).unwrap();
+}
+
+#[tokio::test]
+async fn no_command_begins_before_the_worker_is_in_its_cgroup() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("cgroup")).unwrap();
+    let toolbox = toolbox_in(folder.path());
+    let mut scratch = Scratch { folder, toolbox };
+    let procs = scratch.path("cgroup/cgroup.procs");
+    let refused = scratch.run("touch begun").await;
+    assert!(refused.is_error && refused.content.contains("cannot enter"), "{refused:?}");
+    assert!(!scratch.path("begun").exists());
+    write(&procs, "");
+    assert!(!scratch.run("touch begun").await.is_error);
+    assert_eq!(fs::read_to_string(&procs).unwrap(), "0");
+    assert!(scratch.path("begun").exists());
 }

@@ -104,7 +104,7 @@ impl Group {
     }
 
     /// Removes it, and the team's above it if another daemon had made that, and it holds no other incarnation.
-    fn remove(&self) {
+    pub(crate) fn remove(&self) {
         remove_empty(self.folder());
         if let Some(team) = self.folder().parent().filter(|it| Some(*it) != self.team.as_deref())
             && let Err(error) = remove(&team.join(DAEMON)).and_then(|()| fs::remove_dir(team))

@@ -1,15 +1,14 @@
 //! What is written where is tried against a plain directory that plays a cgroup; killing and emptiness against real ones,
 //! where this user may make some.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
 use teamd_shared::member::Emptied;
 use teamd_shared::name::Name;
-use teamd_shared::position::Position;
-use teamd_shared::process::{How, Identity};
+use teamd_shared::process::How;
 use teamd_shared::team_dir::TeamPath;
 
 use super::limits::{hold, memory, procs};
@@ -140,11 +139,15 @@ impl Real {
         Some(Self { _scratch: scratch, dir, cgroups })
     }
 
-    /// Runs a script that begins when it is in the cgroup of an incarnation.
-    fn enclosed(&self, life: &Incarnation, script: &str) -> (Child, Group) {
-        let mut child = bash(&format!("read; {script}")).stdin(Stdio::piped()).spawn().unwrap();
-        let group = self.cgroups.enclose(life, child.id(), &Bounds::default()).unwrap();
-        drop(child.stdin.take());
+    /// Runs a script in the cgroup of an incarnation, which it enters as a worker does.
+    fn enclosed(&self, incarnation: &Incarnation, script: &str) -> (Child, Group) {
+        let group = self.cgroups.make(incarnation, &Bounds::default()).unwrap();
+        let procs = Path::new(&group.record().path).join("cgroup.procs");
+        let mut child = bash(&format!("echo 0 >{} && echo && {script}", procs.display()))
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdout.take().unwrap().read_exact(&mut [0]).unwrap();
         (child, group)
     }
 }
@@ -269,57 +272,36 @@ fn the_cgroup_that_an_earlier_daemon_had_made_for_the_team_goes_with_the_last_in
     assert!(!team.exists());
 }
 
-/// A member as the journal holds it, whose worker is in a cgroup.
-fn recorded(life: &Incarnation, path: &str, process: Identity) -> Member {
-    let mut member: Member = serde_json::from_value(serde_json::json!({
-        "name": life.name, "role": "", "model": "script", "workspace": "/", "plan": false, "approve_by": "person",
-        "restart": "never", "incarnation": life.number, "conversation": 1, "begins_at": Position::START,
-        "phase": "running", "gate": "open", "ending": null, "exit": null, "spawned_at": 0.0, "updated_at": 0.0,
-    }))
-    .unwrap();
-    (member.process, member.cgroup) =
-        (Some(process), Some(Cgroup { path: path.to_owned(), ..Cgroup::default() }));
-    member
-}
-
 #[test]
 fn only_the_cgroup_of_this_team_and_incarnation_is_found() {
     let Some(real) = Real::new() else { return };
     let (mut child, group) = real.enclosed(&alice(1), "exec sleep 600");
-    let (path, process) = (group.record().path.clone(), Identity::of(child.id()).unwrap());
-    let finds = |life: &Incarnation, path: &str, process: &Identity| {
-        real.cgroups.find(life, &recorded(life, path, process.clone())).is_some()
+    let path = group.record().path.clone();
+    let finds = |cgroups: &Cgroups, incarnation: &Incarnation, path: &str| {
+        cgroups.find(incarnation, &Cgroup { path: path.to_owned(), ..Cgroup::default() }).is_some()
     };
-    assert!(finds(&alice(1), &path, &process));
-    assert!(!finds(&alice(2), &path, &process), "another incarnation");
-    assert!(!finds(&alice(1), &path.replace("teamd-", "teamd-0"), &process), "another team");
-    assert!(!finds(&alice(1), &path.replacen('/', "", 1), &process), "not absolute");
-    let here = Identity::of_self().unwrap();
-    assert!(!finds(&alice(1), &path, &here), "its worker was taken elsewhere");
+    assert!(finds(&real.cgroups, &alice(1), &path));
+    assert!(!finds(&real.cgroups, &alice(2), &path), "another incarnation");
+    assert!(!finds(&real.cgroups, &alice(1), &path.replace("teamd-", "teamd-0")), "another team");
+    assert!(!finds(&real.cgroups, &alice(1), &path.replacen('/', "", 1)), "not absolute");
     // A copy of the team directory names the same, and is another team.
     let copy = TeamDir::create(&real.dir.root().with_file_name("copy")).unwrap();
-    let copy = Cgroups::open(&copy, Use::Auto);
-    assert!(copy.find(&alice(1), &recorded(&alice(1), &path, process.clone())).is_none());
+    assert!(!finds(&Cgroups::open(&copy, Use::Auto), &alice(1), &path));
     // A setting that changed meanwhile does not make it forgotten.
     let off = Cgroups::open(&real.dir, Use::Off);
-    assert!(off.find(&alice(1), &recorded(&alice(1), &path, process.clone())).is_some());
-    assert!(off.enclose(&alice(2), child.id(), &Bounds::default()).is_none());
+    assert!(finds(&off, &alice(1), &path));
+    assert!(off.make(&alice(2), &Bounds::default()).is_none());
     child.kill().unwrap();
     child.wait().unwrap();
-    assert!(finds(&alice(1), &path, &process), "of one that has ended, to be emptied");
 }
 
 #[test]
 fn a_populated_cgroup_of_an_earlier_journal_is_left_alone_and_an_empty_one_is_replaced() {
     let Some(real) = Real::new() else { return };
-    let (mut first, group) = real.enclosed(&alice(1), "exec sleep 600");
-    let mut second = bash("exec sleep 600").spawn().unwrap();
-    assert!(real.cgroups.enclose(&alice(1), second.id(), &Bounds::default()).is_none());
-    let folder = PathBuf::from(&group.record().path);
-    assert_eq!(listed(&folder), [first.id()]);
-    first.kill().unwrap();
-    first.wait().unwrap();
-    assert!(real.cgroups.enclose(&alice(1), second.id(), &Bounds::default()).is_some());
-    second.kill().unwrap();
-    second.wait().unwrap();
+    let (mut child, group) = real.enclosed(&alice(1), "exec sleep 600");
+    assert!(real.cgroups.make(&alice(1), &Bounds::default()).is_none());
+    assert_eq!(listed(Path::new(&group.record().path)), [child.id()]);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(real.cgroups.make(&alice(1), &Bounds::default()).is_some());
 }

@@ -42,6 +42,11 @@ impl CommandError {
         Self { code, message: message.into(), hint: None, candidates: Vec::new() }
     }
 
+    /// Makes the error of what the system refuses.
+    pub(crate) fn refused(what: &str, error: &std::io::Error) -> Self {
+        Self::new(ExitCode::Failed, format!("{what}: {error}"))
+    }
+
     /// Adds what to do next; a second hint follows the first.
     #[must_use]
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
@@ -104,38 +109,29 @@ impl From<JournalError> for CommandError {
 
 impl From<DirError> for CommandError {
     fn from(error: DirError) -> Self {
-        let message = error.to_string();
-        match error {
-            DirError::Missing(_) => Self::new(ExitCode::NotRunning, message)
-                .hint("`teamd start` creates one here; `--team-dir DIR` names another one"),
-            DirError::Foreign { .. } => {
-                Self::new(ExitCode::Failed, message).hint("only the owner of a team directory can use it")
+        let code =
+            if matches!(error, DirError::Missing(_)) { ExitCode::NotRunning } else { ExitCode::Failed };
+        let hint = match &error {
+            DirError::Missing(_) => {
+                Some("`teamd start` creates one here; `--team-dir DIR` names another one".to_owned())
             }
-            DirError::Link(_) | DirError::NotAFile(_) => Self::new(ExitCode::Failed, message)
-                .hint("find out where it comes from, and move it out of the team directory"),
-            DirError::Replaced { ref path, ref place } => {
-                let put_back = format!(
-                    "a tool may have replaced the link: move away what is there, then `ln -s {} {}`",
-                    place.display(),
-                    path.display()
-                );
-                Self::new(ExitCode::Failed, message).hint(put_back)
+            DirError::Foreign { .. } => Some("only the owner of a team directory can use it".to_owned()),
+            DirError::Link(_) | DirError::NotAFile(_) => {
+                Some("find out where it comes from, and move it out of the team directory".to_owned())
             }
-            DirError::OfAnother { ref root, .. } => {
-                let hint = format!(
-                    "a tool may have made the link: remove it; `--team-dir {}` names that team, if you mean it",
-                    root.display()
-                );
-                Self::new(ExitCode::Failed, message).hint(hint)
-            }
-            DirError::NotADirectory(_) => {
-                Self::new(ExitCode::Failed, message).hint("`--team-dir DIR` names the team directory")
-            }
-            DirError::Io { ref source, .. } => {
-                let error = Self::new(ExitCode::Failed, message);
-                io_hint(source.kind()).into_iter().fold(error, Self::hint)
-            }
-        }
+            DirError::Replaced { path, place } => Some(format!(
+                "a tool may have replaced the link: move away what is there, then `ln -s {} {}`",
+                place.display(),
+                path.display()
+            )),
+            DirError::OfAnother { root, .. } => Some(format!(
+                "a tool may have made the link: remove it; `--team-dir {}` names that team, if you mean it",
+                root.display()
+            )),
+            DirError::NotADirectory(_) => Some("`--team-dir DIR` names the team directory".to_owned()),
+            DirError::Io { source, .. } => io_hint(source.kind()).map(str::to_owned),
+        };
+        hint.into_iter().fold(Self::new(code, error.to_string()), Self::hint)
     }
 }
 
@@ -211,15 +207,6 @@ impl From<Refusal> for CommandError {
     }
 }
 
-impl From<anyhow::Error> for CommandError {
-    fn from(error: anyhow::Error) -> Self {
-        match error.downcast::<Self>() {
-            Ok(error) => error,
-            Err(other) => Self::new(ExitCode::Failed, format!("{other:#}")),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -233,14 +220,6 @@ mod tests {
         assert_eq!(error.code(), ExitCode::Conflict);
         let json = r#"{"code":"conflict","message":"alice runs already","hint":"`teamctl status alice`"}"#;
         assert_eq!(error.to_json().to_string(), json);
-    }
-
-    #[test]
-    fn an_error_that_passed_through_anyhow_is_still_itself() {
-        let error = CommandError::new(ExitCode::TimedOut, "too late").hint("wait longer");
-        assert_eq!(CommandError::from(anyhow::Error::new(error.clone())), error);
-        let other = anyhow::anyhow!("no such file").context("cannot read it");
-        assert_eq!(CommandError::from(other).message(), "cannot read it: no such file");
     }
 
     #[test]

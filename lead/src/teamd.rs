@@ -234,41 +234,29 @@ fn stop(context: &Context, args: &Stop) -> CommandResult {
         if let StopOutcome::Rejected(names) = stopped {
             return Err(rejected(&names));
         }
-        match context.out.is_json() {
-            true => context.out.json(&json!({"stopped": true, "team_dir": context.path}))?,
-            false => context.out.text("teamd has stopped, and all teammates with it")?,
-        }
+        let json = json!({"stopped": true, "team_dir": context.path});
+        context.out.result(&json, "teamd has stopped, and all teammates with it")?;
         Ok(ExitCode::Done)
     })
 }
 
 async fn request_stop(dir: &TeamDir, args: &Stop) -> Result<StopOutcome, CommandError> {
-    let (mut client, daemon) = daemon_that_answers(dir).await?;
-    let heard = loop {
-        match client.call_and_wait(Order::Stop { force: args.force }).await {
+    let (client, daemon) = daemon_that_answers(dir).await?;
+    let mut client = Some(client);
+    let mut confirmed = false;
+    while let Some(mut asked) = client.take() {
+        match asked.call_and_wait(Order::Stop { force: args.force }).await {
             Ok(Done::Stop(StopOutcome::Rejected(names))) => return Ok(StopOutcome::Rejected(names)),
-            Ok(Done::Stop(StopOutcome::Stopped)) => break true,
+            Ok(Done::Stop(StopOutcome::Stopped)) => confirmed = true,
             Ok(other) => return Err(unexpected(&other)),
             // Another command stopped it at the same moment, or it was killed: its journal tells. If it still answers, it may not
             // have received the order.
-            Err(CallError::Lost(_) | CallError::Stopped) => {
-                let again = tokio::select! {
-                    biased;
-                    gone = ended(&daemon) => gone.map(|()| None)?,
-                    again = daemon_that_answers(dir) => Some(again),
-                };
-                match again {
-                    Some(Ok((next, it))) if it == daemon => client = next,
-                    // It is not there yet, or cannot be looked at just now: the stop may not have been heard.
-                    Some(Err(_)) if daemon.is_alive() => tokio::time::sleep(PAUSE).await,
-                    _ => break false,
-                }
-            }
+            Err(CallError::Lost(_) | CallError::Stopped) => client = same_daemon(dir, &daemon).await,
             Err(error @ (CallError::Refused(_) | CallError::Silent | CallError::Unanswered)) => {
                 return Err(error.into());
             }
         }
-    };
+    }
     ended(&daemon).await?;
     let unreadable = |error: CommandError| {
         let why = error.message();
@@ -276,7 +264,7 @@ async fn request_stop(dir: &TeamDir, args: &Stop) -> Result<StopOutcome, Command
             format!("the daemon has stopped, but whether all teammates have exited cannot be read: {why}");
         CommandError::new(ExitCode::Failed, message).hint("`teamctl status` shows which teammates still run")
     };
-    if heard || journal::ended_in_order(dir, &daemon).map_err(unreadable)? {
+    if confirmed || journal::ended_in_order(dir, &daemon).map_err(unreadable)? {
         return Ok(StopOutcome::Stopped);
     }
     Err(CommandError::new(
@@ -286,6 +274,18 @@ async fn request_stop(dir: &TeamDir, args: &Stop) -> Result<StopOutcome, Command
     .hint(
         "`teamctl status` shows which teammates still run; `teamd start` and `teamd stop` end them in order",
     ))
+}
+
+/// Connects to this daemon again, as soon as it answers; none if it has ended.
+async fn same_daemon(dir: &TeamDir, daemon: &Identity) -> Option<Client> {
+    while daemon.is_alive() {
+        match daemon_that_answers(dir).await {
+            Ok((client, it)) if it == *daemon => return Some(client),
+            // It is not there yet, or cannot be looked at just now: the stop may not have been heard.
+            _ => tokio::time::sleep(PAUSE).await,
+        }
+    }
+    None
 }
 
 fn still_there(dir: &TeamDir, waited: Duration, force: bool) -> CommandError {
@@ -349,35 +349,27 @@ fn cannot_watch(error: &std::io::Error) -> CommandError {
 
 fn status(context: &Context) -> CommandResult {
     begin(context);
-    let answered = context.dir().and_then(|dir| block_on(ping(&dir)));
-    match answered {
-        Ok((pid, team_name, version)) => {
-            if context.out.is_json() {
-                let daemon = json!({"running": true, "pid": pid, "version": version});
-                context
-                    .out
-                    .json(&json!({"team_name": team_name, "team_dir": context.path, "daemon": daemon}))?;
-            } else {
-                context.out.text(format_args!(
-                    "teamd is running for {} (pid {pid}, version {version})",
-                    context.path.display()
-                ))?;
-            }
-            Ok(ExitCode::Done)
-        }
+    let answered = match context.dir().and_then(|dir| block_on(ping(&dir))) {
+        Ok(answered) => Some(answered),
         // For a question after the status this is the answer, and no error.
-        Err(error) if error.code() == ExitCode::NotRunning => {
-            if context.out.is_json() {
-                let daemon = json!({"running": false, "pid": null, "version": null});
-                context.out.json(&json!({"team_name": null, "team_dir": context.path, "daemon": daemon}))?;
-            } else {
-                context.out.text(format_args!("teamd is not running for {}", context.path.display()))?;
-            }
-            context.out.hint("`teamd start` starts it");
-            Ok(ExitCode::NotRunning)
-        }
-        Err(error) => Err(error),
+        Err(error) if error.code() == ExitCode::NotRunning => None,
+        Err(error) => return Err(error),
+    };
+    let path = context.path.display();
+    let text = match &answered {
+        Some((pid, _, version)) => format!("teamd is running for {path} (pid {pid}, version {version})"),
+        None => format!("teamd is not running for {path}"),
+    };
+    let running = answered.is_some();
+    let (pid, team_name, version) = answered
+        .map_or((None, None, None), |(pid, team_name, version)| (Some(pid), Some(team_name), Some(version)));
+    let daemon = json!({"running": running, "pid": pid, "version": version});
+    context.out.result(&json!({"team_name": team_name, "team_dir": context.path, "daemon": daemon}), text)?;
+    if running {
+        return Ok(ExitCode::Done);
     }
+    context.out.hint("`teamd start` starts it");
+    Ok(ExitCode::NotRunning)
 }
 
 async fn ping(dir: &TeamDir) -> Result<(u32, String, String), CommandError> {

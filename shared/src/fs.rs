@@ -1,7 +1,6 @@
 //! The only raw writes to files of one writer: the append log (journal, transcript) and the atomic
 //! replacement (`config.json`). Inboxes, which any process appends, are in [`crate::inbox`].
 
-use crate::mutant;
 use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
@@ -9,6 +8,7 @@ use std::os::unix::fs::FileExt;
 
 use rustix::fs::OFlags;
 
+use crate::mutant;
 use crate::team_dir::{DirError, TeamDir, TeamPath};
 
 /// An append-only file of one writer, a whole line at a time.

@@ -15,7 +15,6 @@ mod lines;
 mod read;
 mod rejected;
 
-use crate::mutant;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -26,6 +25,7 @@ use uuid::Uuid;
 
 use crate::fs::end_of_last_line;
 use crate::message::{MAX_LINE, Message};
+use crate::mutant;
 use crate::name::Name;
 use crate::position::{Position, TAIL};
 use crate::team_dir::{DirError, TeamDir, TeamPath};

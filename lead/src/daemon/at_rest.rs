@@ -2,13 +2,12 @@
 //! teammate is adopted, ended or told anything.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use teamd_shared::clock;
 use teamd_shared::config::Roster;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 
-use super::core::event::{Incarnation, Now};
+use super::core::event::Incarnation;
 use super::core::live::Live;
 use super::io::journal::{self, Journal};
 use super::io::lock::TeamLock;
@@ -36,7 +35,8 @@ pub(crate) fn at_rest(dir: &Arc<TeamDir>) -> Result<Option<Box<dyn AtRest>>, Com
 
 impl AtRest for Resting {
     fn cut_journal(&self) -> Result<String, CommandError> {
-        Ok(match Journal::open(&self.dir)?.torn {
+        let (_, _, torn) = Journal::open(&self.dir)?;
+        Ok(match torn {
             Some(length) => format!(
                 "journal.jsonl: its torn last line ({length} bytes) was kept in {}, and cut off",
                 TeamPath::journal_torn()
@@ -46,16 +46,11 @@ impl AtRest for Resting {
     }
 
     fn rebuild_roster(&self) -> Result<String, CommandError> {
-        let now = Now { wall: clock::wall(), monotonic: Duration::ZERO };
         let team = journal::read(&self.dir)?;
         let (before, why) = match RosterFile::find(&self.dir)? {
-            Ok(OnDisk::Roster(roster)) => (roster, Some(REPLACED)),
-            Ok(OnDisk::Nothing) => (Roster::default(), None),
-            Ok(OnDisk::Unreadable) => (Roster::default(), Some(UNREADABLE)),
-            Err(newer) => {
-                return Err(CommandError::new(ExitCode::Failed, newer.to_string())
-                    .hint("nothing was changed; use the newer teamd that wrote it"));
-            }
+            OnDisk::Roster(roster) => (roster, Some(REPLACED)),
+            OnDisk::Nothing => (Roster::default(), None),
+            OnDisk::Unreadable => (Roster::default(), Some(UNREADABLE)),
         };
         let mut live = Live::default();
         let mut file = RosterFile::of(before.sandbox.clone().unwrap_or_default());
@@ -66,11 +61,11 @@ impl AtRest for Resting {
             {
                 live.recall(&incarnation, doing, usage);
             }
-            file.show(&team, &live, name);
+            file.show((&team, &live), name, None);
         }
         let kept = match why {
             Some(why) => {
-                let aside = file.write_and_keep(&self.dir, &team, (why, now))?;
+                let aside = file.write_and_keep(&self.dir, &team, (why, clock::wall()))?;
                 format!("; the old one was kept as {aside}")
             }
             None => {
@@ -85,7 +80,7 @@ impl AtRest for Resting {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
+    use std::time::{Duration, Instant};
 
     use super::*;
 

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use teamd_shared::control::{Done, Refusal, RefusalCode, Successor};
 use teamd_shared::member::{Member, Phase};
 
-use super::core::batch::End;
-use super::core::event::{Client, Incarnation};
+use super::core::dispatcher::End;
+use super::core::event::{Incarnation, ReplyTo};
 use super::event_loop::EventLoop;
 use super::io::lock::TeamLock;
 use super::start::worker_arguments;
@@ -30,7 +30,7 @@ const OURS: &str = "TEAM_";
 /// An order that another program becomes the daemon.
 #[derive(Debug)]
 pub(super) struct HandOver {
-    client: Client,
+    client: ReplyTo,
     successor: Box<Successor>,
     /// The program itself, and the worker's.
     programs: (Program, Program),
@@ -40,11 +40,10 @@ pub(super) struct HandOver {
 
 impl EventLoop {
     /// Begins to hand over: it happens as soon as nothing would be lost.
-    pub(super) fn begin_to_hand_over(&mut self, client: Client, successor: Box<Successor>) {
+    pub(super) fn begin_to_hand_over(&mut self, client: ReplyTo, successor: Box<Successor>) {
         if self.hand_over.is_some() {
-            let message = "the daemon hands over to another program just now";
-            let refusal = Refusal::new(RefusalCode::Conflict, message).hint("try again in a moment");
-            return self.connections.reply(client, Err(refusal));
+            let refusal = conflict("the daemon hands over to another program just now".to_owned());
+            return self.owned.connections.reply(client, Err(refusal));
         }
         let programs = match open_programs(&successor) {
             Ok(programs) => programs,
@@ -52,7 +51,10 @@ impl EventLoop {
                 let what = format!("cannot open the programs of process {}: {error}", successor.process.pid);
                 let refusal =
                     Refusal::new(RefusalCode::Failed, format!("the daemon does not hand over: {what}"));
-                return self.connections.reply(client, Err(refusal.hint("`teamd stop`, then `teamd start`")));
+                return self
+                    .owned
+                    .connections
+                    .reply(client, Err(refusal.hint("`teamd stop`, then `teamd start`")));
             }
         };
         self.hand_over = Some(HandOver { client, successor, programs, by: Instant::now() + PATIENCE });
@@ -61,10 +63,10 @@ impl EventLoop {
     /// Hands over as soon as nothing would be lost: everything that was decided is done and told, and each incarnation is
     /// welcomed, and so outlives the daemon.
     pub(super) fn hand_over_if_ready(&mut self) {
-        let Some(wanted) = self.hand_over.as_ref().filter(|_| self.batcher.end.is_none()) else { return };
-        let why = if !self.connections.waits(wanted.client) {
+        let Some(wanted) = self.hand_over.as_ref().filter(|_| self.dispatcher.end.is_none()) else { return };
+        let why = if !self.owned.connections.waits(wanted.client) {
             Some("the command that asked for it does not wait any more".to_owned())
-        } else if self.batcher.team.stopping {
+        } else if self.dispatcher.team.stopping {
             Some("the daemon is stopping".to_owned())
         } else {
             self.unfinished().filter(|_| wanted.by <= Instant::now())
@@ -76,44 +78,44 @@ impl EventLoop {
         if let Some(why) = why {
             self.hand_over = None;
             tracing::warn!("does not hand over: {why}");
-            let refusal =
-                Refusal::new(RefusalCode::Conflict, format!("the daemon does not hand over: {why}"));
-            self.connections.reply(client, Err(refusal.hint("try again in a moment")));
-            return;
+            let refusal = conflict(format!("the daemon does not hand over: {why}"));
+            return self.owned.connections.reply(client, Err(refusal));
         }
         // What the workers last said is found there until they say it again.
         self.write_roster();
-        self.connections.reply(client, Ok(Done::HandingOver));
-        let preexisting = self.supervisor.orphans().variable();
+        self.owned.connections.reply(client, Ok(Done::HandingOver));
+        let preexisting = self.owned.supervisor.orphans().variable();
         if let Some(HandOver { successor, .. }) = &mut self.hand_over {
             successor.variables.push(preexisting);
         }
-        self.batcher.end = Some(End::HandedOver);
+        self.dispatcher.end = Some(End::HandedOver);
     }
 
     /// Returns what a hand-over would lose now.
     fn unfinished(&self) -> Option<String> {
-        if self.batcher.waits_to_try_again() {
+        let dispatcher = &self.dispatcher;
+        if dispatcher.waits_to_try_again() {
             return Some("something could not be written, and is tried again".to_owned());
         }
-        if self.batcher.has_answers() || self.batcher.is_unsettled() {
+        if dispatcher.has_answers() || dispatcher.is_unsettled() || dispatcher.has_undecided() {
             return Some("what was decided is not done yet".to_owned());
-        }
-        if self.batcher.has_undecided() {
-            return Some("a spawn waits for a name to be free".to_owned());
         }
         // How it ended, and the environment to start it again with, are known to this program alone.
         if let Some(incarnation) = self.reaper.one_that_ends() {
             return Some(format!("{} ends just now", incarnation.name));
         }
         let begins = |member: &&Member| {
-            let incarnation = Incarnation::of(member);
-            member.phase == Phase::Spawning || self.batcher.is_unwelcomed(&incarnation)
+            let alive = self.dispatcher.live.of(&Incarnation::of(member));
+            member.phase == Phase::Spawning || alive.is_some_and(|alive| alive.is_awaited)
         };
-        let alive = self.batcher.team.members.values().map(|state| &state.record);
+        let alive = self.dispatcher.team.members.values().map(|state| &state.record);
         let beginning = alive.filter(|member| !member.phase.is_ended()).find(begins)?;
         Some(format!("{} begins just now", beginning.name))
     }
+}
+
+fn conflict(message: String) -> Refusal {
+    Refusal::new(RefusalCode::Conflict, message).hint("try again in a moment")
 }
 
 /// Opens what another process runs, and the worker's program that it has open: never by a path, at which something else

@@ -2,13 +2,13 @@
 //!
 //! ```text
 //! connections ──┐
-//! workers ──────┤ Event          ┌▶ journal (append, one sync)
-//! lead's inbox ─┼──────▶ event_loop ┼▶ effects: inbox lines, directives, processes
-//! signals, time ┘  decide, apply └▶ roster, then replies
+//! workers ──────┤ Event              ┌▶ journal (append, one sync)
+//! lead's inbox ─┼──────▶ dispatcher ─┼▶ effects: inbox lines, processes, directives
+//! signals, time ┘    decide, apply   └▶ roster, then replies
 //! ```
 //!
-//! `core` decides, and says in which order what follows is done; it is pure. `event_loop` gathers events and has the owners in
-//! `io` do what follows. `run`, `start`, `reconcile`, `replace` and `hand_over` are the daemon's beginning and end.
+//! `core` decides, and says in which order what follows is done; it is pure. `event_loop` gathers events for its dispatcher, and
+//! the owners in `io` do what follows. `run`, `start`, `reconcile`, `replace` and `hand_over` are the daemon's beginning and end.
 
 mod at_rest;
 mod confinement;

@@ -18,57 +18,40 @@ use super::core::event::{Event, Incarnation};
 use super::event_loop::EventLoop;
 use super::io::reap::liveness_lock_is_held;
 
-/// How many workers were found alive or ended.
-#[derive(Debug, Default, Clone, Copy)]
-pub(super) struct Reconciled {
-    pub(super) adopted: usize,
-    pub(super) ended: usize,
-}
-
 /// Looks at every incarnation that has not ended in the journal. Returns the events of those that were found alive;
 /// the others report later, when nothing is left of them.
 ///
 /// # Errors
 /// The system's error where it cannot be told whether a worker is alive: a start that fails records no end.
-pub(super) fn reconcile(daemon: &mut EventLoop) -> Result<(Vec<Event>, Reconciled), (Name, io::Error)> {
-    let unended: Vec<(Incarnation, Member)> = daemon
-        .batcher
-        .team
-        .members
-        .values()
-        .filter(|state| !state.record.phase.is_ended())
-        .map(|state| {
-            let member = state.record.clone();
-            (Incarnation::of(&member), member)
-        })
-        .collect();
-    let mut found = Reconciled::default();
+pub(super) fn reconcile(daemon: &mut EventLoop) -> Result<Vec<Event>, (Name, io::Error)> {
+    let members = daemon.dispatcher.team.members.values().map(|state| state.record.clone());
+    let unended: Vec<Member> = members.filter(|member| !member.phase.is_ended()).collect();
     let mut events = Vec::new();
-    for (incarnation, member) in unended {
-        daemon.supervisor.recall(&incarnation, &member);
+    for member in unended {
+        let incarnation = Incarnation::of(&member);
+        daemon.owned.supervisor.recall(&incarnation, &member);
         let process = member.process;
-        if adopt(daemon, &incarnation, process.as_ref()).map_err(|error| (incarnation.name.clone(), error))? {
-            found.adopted += 1;
+        if adopt(daemon, &incarnation, process.as_ref()).map_err(|error| (member.name, error))? {
             events.push(Event::Found { incarnation });
         } else {
-            found.ended += 1;
+            tracing::info!("{} has ended meanwhile", incarnation.name);
             // The process is a child only if this program has taken the place of the one that started it.
             let how = process.as_ref().map(Identity::reap).unwrap_or_default();
             daemon.wait_until_empty(incarnation, how);
         }
     }
-    Ok((events, found))
+    Ok(events)
 }
 
 /// Tells whether the process of an incarnation may hold its lock on a file that is not at the path of its transcript. A process
 /// without a lock has not begun, or is no worker of this team.
 fn is_locked_elsewhere(daemon: &EventLoop, name: &Name, process: &Identity) -> bool {
-    let before = daemon.batcher.team.daemon.as_ref();
-    let is_no_copy = before.is_some_and(|before| before.is_of(&daemon.dir));
+    let before = daemon.dispatcher.team.daemon.as_ref();
+    let is_no_copy = before.is_some_and(|before| before.is_of(&daemon.owned.dir));
     if !is_no_copy || !process.is_alive() {
         return false;
     }
-    let is_moved = matches!(daemon.dir.identity(&TeamPath::transcript(name)), Ok(None));
+    let is_moved = matches!(daemon.owned.dir.identity(&TeamPath::transcript(name)), Ok(None));
     // A process that cannot be looked at is not taken for gone: it is the process of the journal.
     is_moved || locks::list().map_or(true, |locks| locks.iter().any(|held| held.pid == process.pid))
 }
@@ -76,20 +59,20 @@ fn is_locked_elsewhere(daemon: &EventLoop, name: &Name, process: &Identity) -> b
 fn adopt(daemon: &mut EventLoop, incarnation: &Incarnation, process: Option<&Identity>) -> io::Result<bool> {
     let Some(process) = process else { return Ok(false) };
     let name: &Name = &incarnation.name;
-    let is_locked = liveness_lock_is_held(&daemon.dir, name);
+    let is_locked = liveness_lock_is_held(&daemon.owned.dir, name);
     if !is_locked && !is_locked_elsewhere(daemon, name, process) {
         return Ok(false);
     }
     let age = process.age();
-    match daemon.supervisor.adopt(incarnation.clone(), process.clone()) {
+    match daemon.owned.supervisor.adopt(incarnation.clone(), process.clone()) {
         Ok(()) => {
             if !is_locked {
                 tracing::warn!(
                     "{name} is alive, and its transcript is not the file that it writes: was it replaced?"
                 );
-                daemon.supervisor.is_unlocked(incarnation.clone());
+                daemon.owned.supervisor.is_unlocked(incarnation.clone());
             }
-            daemon.batcher.live.aged(incarnation, age);
+            daemon.dispatcher.live.aged(incarnation, age);
             Ok(true)
         }
         Err(error) if is_gone(&error) => {

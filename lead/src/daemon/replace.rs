@@ -10,7 +10,7 @@ use teamd_shared::team_dir::TeamDir;
 
 use super::confinement::Confinement;
 use super::hand_over::own_variables;
-use super::io::journal::Journal;
+use super::io::journal;
 use super::start::{StartOptions, serve_arguments};
 use crate::client::{CallError, Client, is_locked, unexpected};
 use crate::error::CommandError;
@@ -29,7 +29,8 @@ pub(super) async fn replace(
     options: &StartOptions,
     how: (&Confinement, &Program),
 ) -> Result<(), CommandError> {
-    Journal::check(dir)?;
+    // The daemon that runs goes on if this program cannot read the journal.
+    journal::read(dir)?;
     let successor = successor(dir, options, how)?;
     let mut client = Client::connect(dir).await?;
     let asking = client.call_and_wait(Command::HandOver(Box::new(successor)));

@@ -7,7 +7,7 @@ use std::time::Instant;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use teamd_shared::clock;
 use teamd_shared::config::Roster;
-use teamd_shared::journal::{Daemon, SNAPSHOT_LINES, TeamEvent, TeamRecord};
+use teamd_shared::journal::{Daemon, SNAPSHOT_LINES, Team, TeamEvent, TeamRecord};
 use teamd_shared::logging;
 use teamd_shared::process::{Identity, adopt_orphans, deny_tracing};
 use teamd_shared::settings::Settings;
@@ -16,10 +16,10 @@ use teamd_shared::watch::Watch;
 use tokio::sync::mpsc;
 
 use super::confinement::Confinement;
-use super::core::batch::{Batcher, End};
-use super::core::event::{Event, Now};
+use super::core::dispatcher::{Dispatcher, End};
+use super::core::event::Event;
 use super::core::live::Rules;
-use super::event_loop::{EventLoop, Sources, Upkeep};
+use super::event_loop::{EventLoop, Sources};
 use super::hand_over::{HandOver, become_successor};
 use super::io::cgroup::Cgroups;
 use super::io::connections::{Connections, ROOM};
@@ -27,12 +27,13 @@ use super::io::effects::Effects;
 use super::io::journal::{Journal, refuse_linked_copy};
 use super::io::lead_inbox::LeadInbox;
 use super::io::lock::TeamLock;
+use super::io::owned::Owned;
 use super::io::reaper::Reaper;
-use super::io::roster::{Before, REPLACED, RosterFile, set_aside};
+use super::io::roster::{OnDisk, REPLACED, RosterFile, UNREADABLE, set_aside};
 use super::io::signals::{self, Signals};
 use super::io::socket::Socket;
 use super::io::workers::Supervisor;
-use super::reconcile::{Reconciled, reconcile};
+use super::reconcile::reconcile;
 use crate::error::CommandError;
 use crate::exit_code::ExitCode;
 use crate::programs::Program;
@@ -59,13 +60,13 @@ pub(super) fn serve(
         .enable_all()
         .on_thread_start(signals::hold_back)
         .build();
-    let runtime = runtime.map_err(|e| failed("cannot start its runtime", &e))?;
+    let runtime = runtime.map_err(|e| CommandError::refused("cannot start its runtime", &e))?;
     let ended = runtime.block_on(async {
-        let mut running = Running::begin(Arc::clone(&dir), settings, how)?;
-        ready(running.torn)?;
+        let (mut daemon, mut sources, torn) = begin(Arc::clone(&dir), settings, how)?;
+        ready(torn)?;
         notify(&[sd_notify::NotifyState::Ready, sd_notify::NotifyState::Status("supervising")]);
-        running.daemon.run(&mut running.sources).await;
-        running.end(&dir).await
+        daemon.run(&mut sources).await;
+        end(daemon, sources, &dir).await
     });
     // The socket is gone before the lock is: the socket of the next daemon stays linked.
     drop(runtime);
@@ -75,174 +76,155 @@ pub(super) fn serve(
     }
 }
 
-/// A daemon that answers.
-struct Running {
-    daemon: EventLoop,
-    sources: Sources,
-    /// How long the end of the journal was that was torn, and set aside.
-    torn: Option<usize>,
+/// Reads the journal, adopts or reaps the workers, does again what is not done, writes the roster, and listens: in this
+/// order. Returns with the daemon how long the end of the journal was that was torn, and set aside.
+fn begin(
+    dir: Arc<TeamDir>,
+    settings: Settings,
+    (confinement, worker): (&Confinement, Program),
+) -> Result<(EventLoop, Sources, Option<usize>), CommandError> {
+    let signals = Signals::catch()?;
+    refuse_linked_copy(&dir)?;
+    let (journal, team, torn) = Journal::open(&dir)?;
+    if let Some(length) = torn {
+        tracing::warn!(
+            "the last line of the journal was torn: {length} bytes were set aside in journal.torn"
+        );
+    }
+    let before = earlier_roster(&dir, &team)?;
+    write_gitignore(&dir)?;
+    let (inputs_sender, inputs) = mpsc::channel(ROOM);
+    let (exited_sender, exited) = mpsc::unbounded_channel();
+    let (empty_sender, empty) = mpsc::unbounded_channel();
+    let cgroups = Cgroups::open(&dir, settings.cgroup);
+    cgroups.tidy(&team);
+    let supervisor = Supervisor::new(Arc::clone(&dir), worker, (confinement, cgroups), exited_sender)
+        .map_err(|e| CommandError::refused("cannot watch processes", &e))?;
+    let lead = LeadInbox::open(Arc::clone(&dir), team.lead)?;
+    let inboxes = watch_inboxes(&dir, settings.poll);
+    let names = Watch::names(dir.root())
+        .inspect_err(|error| tracing::info!("{error}: what is deleted there is found on the slow timer"))
+        .ok();
+    let Settings { grace, watchdog, .. } = settings;
+    let rules = Rules { grace, restart: settings.restart(), watchdog, snapshot_lines: SNAPSHOT_LINES };
+    let owned = Owned {
+        dir: Arc::clone(&dir),
+        journal,
+        effects: Effects::new(Arc::clone(&dir), settings.durability),
+        roster: RosterFile::new(confinement),
+        supervisor,
+        connections: Connections::default(),
+        inputs: inputs_sender.clone(),
+        began: Instant::now(),
+    };
+    let mut daemon = EventLoop {
+        dispatcher: Dispatcher::new(team, rules),
+        owned,
+        reaper: Reaper::new(Arc::clone(&dir), empty_sender),
+        lead,
+        hand_over: None,
+        modes_told: None,
+    };
+    // All lasting threads exist by now, and hold signals back. The workers that begin now must not inherit that.
+    signals::hear();
+    take_over(&mut daemon, before.as_ref())?;
+    let socket = Socket::listen(&dir, inputs_sender)?;
+    let (version, path, pid) = (env!("CARGO_PKG_VERSION"), dir.root().display(), std::process::id());
+    tracing::info!("teamd {version} runs for {path} (pid {pid})");
+    let sources = Sources { inputs, exited, empty, inboxes, names, signals, socket };
+    Ok((daemon, sources, torn))
 }
 
-impl Running {
-    /// Reads the journal, adopts or reaps the workers, does again what is not done, writes the roster, and listens: in this
-    /// order.
-    fn begin(
-        dir: Arc<TeamDir>,
-        settings: Settings,
-        (confinement, worker): (&Confinement, Program),
-    ) -> Result<Self, CommandError> {
-        let signals = Signals::catch()?;
-        refuse_linked_copy(&dir)?;
-        let loaded = Journal::open(&dir)?;
-        if let Some(length) = loaded.torn {
-            tracing::warn!(
-                "the last line of the journal was torn: {length} bytes were set aside in journal.torn"
-            );
-        }
-        let mut before = look_at_roster(&dir)?;
-        if loaded.team.seq == 0 && before.as_ref().is_some_and(|before| !before.members.is_empty()) {
-            let now = Now { wall: clock::wall(), monotonic: std::time::Duration::ZERO };
-            let aside = set_aside(&dir, REPLACED, now)?;
-            tracing::warn!(
-                "there is no journal, and config.json has members: it was kept as {aside}, and the team begins anew"
-            );
-            before = None;
-        }
-        write_gitignore(&dir)?;
-        let (inputs_sender, inputs) = mpsc::channel(ROOM);
-        let (exited_sender, exited) = mpsc::unbounded_channel();
-        let (empty_sender, empty) = mpsc::unbounded_channel();
-        let cgroups = Cgroups::open(&dir, settings.cgroup);
-        cgroups.tidy(&loaded.team);
-        let supervisor = Supervisor::new(Arc::clone(&dir), worker, (confinement, cgroups), exited_sender)
-            .map_err(|e| failed("cannot watch processes", &e))?;
-        let lead = LeadInbox::open(Arc::clone(&dir), loaded.team.lead)?;
-        let inboxes = watch_inboxes(&dir, settings.poll);
-        let names = Watch::names(dir.root())
-            .inspect_err(|error| tracing::info!("{error}: what is deleted there is found on the slow timer"))
-            .ok();
-        let Settings { grace, watchdog, .. } = settings;
-        let rules = Rules { grace, restart: settings.restart(), watchdog, snapshot_lines: SNAPSHOT_LINES };
-        let mut daemon = EventLoop {
-            dir: Arc::clone(&dir),
-            journal: loaded.journal,
-            effects: Effects::new(Arc::clone(&dir), settings.durability),
-            reaper: Reaper::new(Arc::clone(&dir), empty_sender),
-            batcher: Batcher::new(loaded.team, rules),
-            roster: RosterFile::new(confinement),
-            supervisor,
-            lead,
-            lead_has_more: false,
-            connections: Connections::default(),
-            inputs: inputs_sender.clone(),
-            began: Instant::now(),
-            hand_over: None,
-            upkeep: Upkeep::default(),
-        };
-        // All lasting threads exist by now, and hold signals back. The workers that begin now must not inherit that.
-        signals::hear();
-        let found = take_over(&mut daemon, before.as_ref())?;
-        let socket = Socket::listen(&dir, inputs_sender)?;
-        tell(&daemon, found);
-        let torn = loaded.torn;
-        let sources = Sources { inputs, exited, empty, inboxes, names, signals, socket };
-        Ok(Self { daemon, sources, torn })
+/// Answers the last commands, stops listening, and takes the socket away while the lock is held. Returns which program
+/// is the daemon next, if one is.
+async fn end(daemon: EventLoop, sources: Sources, dir: &TeamDir) -> Result<Option<HandOver>, CommandError> {
+    let Sources { signals, socket, .. } = sources;
+    let EventLoop { dispatcher, owned: Owned { mut connections, supervisor, .. }, hand_over, .. } = daemon;
+    socket.close();
+    if let Some(End::HandedOver) = dispatcher.end {
+        signals::hold_back();
+    } else {
+        notify(&[sd_notify::NotifyState::Stopping]);
     }
-
-    /// Answers the last commands, stops listening, and takes the socket away while the lock is held. Returns which program
-    /// is the daemon next, if one is.
-    async fn end(self, dir: &TeamDir) -> Result<Option<HandOver>, CommandError> {
-        let Self { daemon, sources: Sources { signals, socket, .. }, .. } = self;
-        let EventLoop { batcher, mut connections, supervisor, hand_over, .. } = daemon;
-        socket.close();
-        if let Some(End::HandedOver) = batcher.end {
-            signals::hold_back();
-        } else {
-            notify(&[sd_notify::NotifyState::Stopping]);
+    connections.drain().await;
+    socket.remove(dir);
+    match dispatcher.end {
+        Some(End::Failed(why)) => {
+            tracing::error!("the daemon ends: {why}; its workers go on");
+            Err(CommandError::new(ExitCode::Failed, why).hint("`teamd start` takes the workers over again"))
         }
-        connections.drain().await;
-        socket.remove(dir);
-        match batcher.end {
-            Some(End::Failed(why)) => {
-                tracing::error!("the daemon ends: {why}; its workers go on");
-                Err(CommandError::new(ExitCode::Failed, why)
-                    .hint("`teamd start` takes the workers over again"))
-            }
-            Some(End::HandedOver) => {
-                signals.pass_on().await;
-                Ok(hand_over)
-            }
-            Some(End::Stopped) | None => {
-                supervisor.cgroups().close();
-                tracing::info!("the daemon ends: no teammate is left");
-                Ok(None)
-            }
+        Some(End::HandedOver) => {
+            signals.pass_on().await;
+            Ok(hand_over)
+        }
+        Some(End::Stopped) | None => {
+            supervisor.cgroups().close();
+            tracing::info!("the daemon ends: no teammate is left");
+            Ok(None)
         }
     }
 }
 
 /// Adopts the live workers, records the start, and does again what the last daemon left undone.
-fn take_over(daemon: &mut EventLoop, before: Option<&Roster>) -> Result<Reconciled, CommandError> {
-    let process = Identity::of_self().map_err(|e| failed("cannot read its own identity", &e))?;
-    let workspace = daemon.dir.workspace();
-    let team_name = match (daemon.batcher.team.seq, workspace.file_name()) {
+fn take_over(daemon: &mut EventLoop, before: Option<&Roster>) -> Result<(), CommandError> {
+    let process =
+        Identity::of_self().map_err(|e| CommandError::refused("cannot read its own identity", &e))?;
+    let workspace = daemon.owned.dir.workspace();
+    let team_name = match (daemon.dispatcher.team.seq, workspace.file_name()) {
         (0, None) => "default".to_owned(),
         (0, Some(name)) => name.to_string_lossy().into_owned(),
-        _ => daemon.batcher.team.team_name.clone(),
+        _ => daemon.dispatcher.team.team_name.clone(),
     };
-    let this = Daemon { process, started_at: clock::wall(), directory: daemon.dir.id().ok() };
+    let this = Daemon { process, started_at: clock::wall(), directory: daemon.owned.dir.id().ok() };
     let record = TeamRecord::of(TeamEvent::Started, team_name, Some(this));
-    let (events, found) = reconcile(daemon).map_err(|(name, error)| {
+    let mut events = reconcile(daemon).map_err(|(name, error)| {
         CommandError::new(ExitCode::Failed, format!("cannot see whether {name} is alive: {error}"))
             .hint("its worker goes on; free what is short, and `teamd start` again")
     })?;
+    let adopted = events.len();
     for event in &events {
         if let Event::Found { incarnation } = event
             && let Some((doing, usage)) = before.and_then(|before| RosterFile::last_said(before, incarnation))
         {
-            daemon.batcher.live.recall(incarnation, doing, usage);
+            daemon.dispatcher.live.recall(incarnation, doing, usage);
         }
     }
-    daemon.begin(record);
+    daemon.dispatcher.begin(record, &mut daemon.owned);
     refuse_if_over(daemon)?;
-    let mut events = events;
-    events.push(daemon.read_lead());
+    events.push(daemon.lead.read());
     daemon.handle(events);
-    daemon.settle();
+    daemon.dispatcher.settle(&mut daemon.owned);
     refuse_if_over(daemon)?;
     daemon.write_roster();
-    Ok(found)
+    let pending = daemon.dispatcher.team.requests.values().filter(|request| request.is_pending()).count();
+    tracing::info!("{adopted} workers adopted, {pending} requests pending");
+    Ok(())
 }
 
 /// Refuses to go on if the daemon has failed already: it must not say that it answers.
 fn refuse_if_over(daemon: &EventLoop) -> Result<(), CommandError> {
-    let Some(End::Failed(why)) = &daemon.batcher.end else { return Ok(()) };
+    let Some(End::Failed(why)) = &daemon.dispatcher.end else { return Ok(()) };
     Err(CommandError::new(ExitCode::Failed, why.clone())
         .hint("look at the permissions and the free space of the disk"))
 }
 
-fn tell(daemon: &EventLoop, found: Reconciled) {
-    let pending = daemon.batcher.team.requests.values().filter(|request| request.is_pending()).count();
-    tracing::info!(
-        "teamd {} runs for {} (pid {}): {} workers adopted, {} had ended meanwhile, {pending} requests pending",
-        env!("CARGO_PKG_VERSION"),
-        daemon.dir.root().display(),
-        std::process::id(),
-        found.adopted,
-        found.ended,
-    );
-}
-
-fn look_at_roster(dir: &TeamDir) -> Result<Option<Roster>, CommandError> {
-    let now = Now { wall: clock::wall(), monotonic: std::time::Duration::ZERO };
-    match RosterFile::look(dir, now)? {
-        Ok(Before::Usable(roster)) => Ok(roster),
-        Ok(Before::KeptAside(name)) => {
-            tracing::warn!("config.json could not be read: it was kept as {name} and is written anew");
+/// Returns the roster that an earlier daemon of this team wrote. What is none is moved aside.
+fn earlier_roster(dir: &TeamDir, team: &Team) -> Result<Option<Roster>, CommandError> {
+    match RosterFile::find(dir)? {
+        OnDisk::Nothing => Ok(None),
+        OnDisk::Roster(roster) if team.seq > 0 || roster.members.is_empty() => Ok(Some(roster)),
+        OnDisk::Roster(_) => {
+            let aside = set_aside(dir, REPLACED, clock::wall())?;
+            tracing::warn!(
+                "there is no journal, and config.json has members: it was kept as {aside}, and the team begins anew"
+            );
             Ok(None)
         }
-        Err(newer) => Err(CommandError::new(ExitCode::Failed, newer.to_string())
-            .hint("nothing was changed; use the newer teamd that wrote it")),
+        OnDisk::Unreadable => {
+            let aside = set_aside(dir, UNREADABLE, clock::wall())?;
+            tracing::warn!("config.json could not be read: it was kept as {aside} and is written anew");
+            Ok(None)
+        }
     }
 }
 
@@ -287,9 +269,4 @@ fn notify(states: &[sd_notify::NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
         tracing::warn!("cannot tell the service manager: {error}");
     }
-}
-
-/// Says what the daemon cannot do.
-pub(super) fn failed(what: &str, error: &std::io::Error) -> CommandError {
-    CommandError::new(ExitCode::Failed, format!("{what}: {error}"))
 }

@@ -151,7 +151,7 @@ fn take_the_place(
 
 fn runtime() -> Result<tokio::runtime::Runtime, CommandError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.map_err(|e| failed("cannot start a runtime", &e))
+    runtime.map_err(|e| CommandError::refused("cannot start a runtime", &e))
 }
 
 /// Takes the lock, or waits until the daemon that holds it answers or gives it up.
@@ -160,7 +160,8 @@ fn lock_or_running(dir: &TeamDir) -> Result<Result<TeamLock, Started>, CommandEr
     runtime()?.block_on(async {
         let mut pause = Duration::from_millis(1);
         loop {
-            let lock = TeamLock::try_take(dir).map_err(|e| failed("cannot lock the team directory", &e))?;
+            let lock = TeamLock::try_take(dir)
+                .map_err(|e| CommandError::refused("cannot lock the team directory", &e))?;
             if let Some(lock) = lock {
                 return Ok(Ok(lock));
             }
@@ -227,8 +228,10 @@ fn detach(
     (confinement, worker): (&Confinement, &Program),
 ) -> Result<Started, CommandError> {
     let log = logging::open(dir, &TeamPath::log("teamd"))?;
-    let own = std::env::current_exe().map_err(|e| failed("cannot find its own program", &e))?;
-    let worker = worker.inherit().map_err(|e| failed("cannot hand on the worker's program", &e))?;
+    let own =
+        std::env::current_exe().map_err(|e| CommandError::refused("cannot find its own program", &e))?;
+    let worker =
+        worker.inherit().map_err(|e| CommandError::refused("cannot hand on the worker's program", &e))?;
     let mut child = Command::new("/proc/self/exe")
         .arg0(own)
         .args(serve_arguments(dir, confinement))
@@ -241,10 +244,12 @@ fn detach(
         .stdout(Stdio::piped())
         .stderr(log)
         .spawn()
-        .map_err(|e| failed("cannot start the daemon", &e))?;
+        .map_err(|e| CommandError::refused("cannot start the daemon", &e))?;
     let mut said = String::new();
     if let Some(mut stdout) = child.stdout.take() {
-        stdout.read_to_string(&mut said).map_err(|e| failed("cannot hear from the daemon", &e))?;
+        stdout
+            .read_to_string(&mut said)
+            .map_err(|e| CommandError::refused("cannot hear from the daemon", &e))?;
     }
     match serde_json::from_str(&said) {
         Ok(Readiness::Ready { pid, torn }) => {
@@ -255,7 +260,7 @@ fn detach(
             Err(hint.into_iter().fold(error, CommandError::hint))
         }
         Err(_) => {
-            let status = child.wait().map_err(|e| failed("cannot wait for the daemon", &e))?;
+            let status = child.wait().map_err(|e| CommandError::refused("cannot wait for the daemon", &e))?;
             Err(CommandError::new(
                 ExitCode::Failed,
                 format!("the daemon ended before it was ready ({status})"),
@@ -287,11 +292,13 @@ pub(crate) fn serve(dir: &Path, (confinement, worker): (&Confinement, i32), hand
 /// as its output.
 fn become_daemon(worker: i32) -> Result<(TeamLock, Program), CommandError> {
     // For `ps`: it was started as `/proc/self/exe`, or by a descriptor.
-    set_name(c"teamd").map_err(|e| failed("cannot name itself", &e.into()))?;
-    close_inherited(Some(worker)).map_err(|e| failed("cannot close what it inherited", &e))?;
+    set_name(c"teamd").map_err(|e| CommandError::refused("cannot name itself", &e.into()))?;
+    close_inherited(Some(worker)).map_err(|e| CommandError::refused("cannot close what it inherited", &e))?;
     let worker = Program::inherited(worker).map_err(|why| CommandError::new(ExitCode::Failed, why))?;
-    survive_file_limit().and_then(|()| keep_exit_codes()).map_err(|e| failed("cannot handle signals", &e))?;
-    let lock = TeamLock::inherited().map_err(|e| failed("cannot take over the lock", &e))?;
+    survive_file_limit()
+        .and_then(|()| keep_exit_codes())
+        .map_err(|e| CommandError::refused("cannot handle signals", &e))?;
+    let lock = TeamLock::inherited().map_err(|e| CommandError::refused("cannot take over the lock", &e))?;
     let lock = lock.ok_or_else(|| {
         CommandError::new(ExitCode::Failed, "another daemon holds the lock").hint("use `teamd start`")
     })?;
@@ -309,12 +316,11 @@ fn say(readiness: &Readiness) -> Result<(), CommandError> {
     stdout
         .write_all(text.as_bytes())
         .and_then(|()| stdout.flush())
-        .map_err(|e| failed("the starting command does not listen", &e))?;
-    let stderr =
-        std::io::stderr().as_fd().try_clone_to_owned().map_err(|e| failed("cannot keep its log", &e))?;
-    rustix::stdio::dup2_stdout(&stderr).map_err(|e| failed("cannot close its standard output", &e.into()))
-}
-
-fn failed(what: &str, error: &std::io::Error) -> CommandError {
-    CommandError::new(ExitCode::Failed, format!("{what}: {error}"))
+        .map_err(|e| CommandError::refused("the starting command does not listen", &e))?;
+    let stderr = std::io::stderr()
+        .as_fd()
+        .try_clone_to_owned()
+        .map_err(|e| CommandError::refused("cannot keep its log", &e))?;
+    rustix::stdio::dup2_stdout(&stderr)
+        .map_err(|e| CommandError::refused("cannot close its standard output", &e.into()))
 }

@@ -1,6 +1,5 @@
 //! Append, then look back.
 
-use crate::mutant;
 use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, Seek};
@@ -13,6 +12,7 @@ use uuid::Uuid;
 use super::{Durability, find};
 use crate::fs::{ShortWrite, write_once};
 use crate::message::{Message, TooLarge};
+use crate::mutant;
 use crate::name::Name;
 use crate::team_dir::{DirError, TeamDir, TeamPath};
 

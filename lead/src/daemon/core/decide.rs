@@ -14,20 +14,19 @@ mod workers;
 mod tests;
 
 use teamd_shared::control::{Command, Refusal, RefusalCode};
-use teamd_shared::environment::Environment;
-use teamd_shared::id::Ids;
+use teamd_shared::id::{Ids, RequestId};
 use teamd_shared::journal::{
     Line, MemberEvent, MemberRecord, Notice, Record, RequestEvent, RequestRecord, Team, TeamEvent, TeamRecord,
 };
 use teamd_shared::member::Member;
+use teamd_shared::message::LEAD;
 use teamd_shared::name::Name;
-use teamd_shared::request::Request;
+use teamd_shared::request::{Kind, Payload, Request, Status};
+use uuid::Uuid;
 
-use crate::daemon::core::event::{Action, Client, Event, Incarnation, Now};
+use crate::daemon::core::event::{Action, Event, Incarnation, Now, ReplyTo};
 use crate::daemon::core::live::{Live, Rules};
 use crate::daemon::core::notices::messages;
-pub(crate) use members::is_being_archived;
-use plans::{PlanRequest, Verdict};
 
 /// What was decided: the records go into the journal, then the actions are performed.
 #[derive(Debug, Default, Clone, PartialEq)]
@@ -47,8 +46,9 @@ pub(crate) struct View<'a> {
 /// Decides what follows from an event.
 pub(crate) fn decide(view: &View<'_>, event: &Event, ids: &mut dyn Ids) -> Decision {
     match event {
-        Event::Command(client, command) => view.command(*client, command, ids),
-        Event::Spawn(client, id, order, facts) => view.spawn(*client, id, order, facts),
+        Event::Command(client, command) => or_refuse(*client, view.command(*client, command, ids)),
+        Event::Spawn(client, id, order, facts) => or_refuse(*client, view.spawn(*client, id, order, facts)),
+        Event::Greeted { incarnation } => view.greeted(incarnation),
         Event::Connected { incarnation, state, .. } => view.connected(incarnation, state),
         Event::Said { incarnation, state } => view.said(incarnation, state),
         Event::Submitted { incarnation, request_id, line } => view.submitted(incarnation, request_id, line),
@@ -79,29 +79,28 @@ pub(crate) fn decide(view: &View<'_>, event: &Event, ids: &mut dyn Ids) -> Decis
         }
         Event::Pong { incarnation, .. } => view.pong(incarnation, ids),
         Event::Silent { incarnation } => view.silent(incarnation, ids),
-        Event::Hung { incarnation } => view.hung(incarnation, ids),
         Event::Deadline => view.deadline(),
         Event::Terminate => view.terminate(ids),
     }
 }
 
 impl View<'_> {
-    fn command(&self, client: Client, command: &Command, ids: &mut dyn Ids) -> Decision {
+    fn command(&self, client: ReplyTo, command: &Command, ids: &mut dyn Ids) -> Result<Decision, Refusal> {
         match command {
             Command::Shutdown(order) => self.shutdown(client, order, ids),
             Command::Answer { request_id, approve, feedback } => {
-                self.answer(client, &Verdict { request_id, approve: *approve, feedback }, ids)
+                self.answer(client, (request_id, *approve, feedback), ids)
             }
             Command::RequestPlan { id, name, content, wait } => {
-                self.request_plan(client, &PlanRequest { id, name, content, wait: *wait }, ids)
+                self.request_plan(client, (id, name, content, *wait), ids)
             }
             Command::Interrupt { name, asked_at } => self.interrupt(client, name, *asked_at),
             Command::Forget { name } => self.forget(client, name),
-            Command::Stop { force } => self.stop(client, *force, ids),
+            Command::Stop { force } => Ok(self.stop(client, *force, ids)),
             Command::AwaitVerdict { request_id } => self.await_verdict(client, request_id),
             // The event loop answers these itself, or adds facts to them: they never come this way.
             Command::Ping | Command::Compare { .. } | Command::HandOver(_) | Command::Spawn { .. } => {
-                Decision::default().refuse(client, Refusal::new(RefusalCode::Failed, "misdirected command"))
+                Err(Refusal::new(RefusalCode::Failed, "misdirected command"))
             }
         }
     }
@@ -114,7 +113,7 @@ impl View<'_> {
                 true => "`teamctl chat` starts it".to_owned(),
                 false => format!("start it again with `teamctl spawn {name}`, or go on with `--resume`"),
             };
-            return Err(Refusal::new(RefusalCode::Conflict, format!("{name} is not running")).hint(hint));
+            return Err(conflict(format!("{name} is not running"), hint));
         }
         Ok(member)
     }
@@ -166,22 +165,36 @@ impl View<'_> {
         Ok(decision)
     }
 
+    /// Returns a request that begins: the lead asks a member to leave, or a member asks the lead about a plan.
+    fn pending(&self, request_id: RequestId, member: &Member, payload: Payload, message_id: Uuid) -> Request {
+        let (lead, name) = (LEAD.to_owned(), member.name.to_string());
+        let (kind, from, to) = match payload {
+            Payload::Shutdown { .. } => (Kind::Shutdown, lead, name),
+            Payload::Plan { .. } => (Kind::PlanApproval, name, lead),
+        };
+        Request {
+            request_id,
+            kind,
+            from,
+            to,
+            status: Status::Pending,
+            payload,
+            incarnation: member.incarnation,
+            message_id,
+            created_at: self.now.wall,
+            resolved_at: None,
+            reason: None,
+            answered_by: None,
+            agent: false,
+        }
+    }
+
     fn updated(&self, member: &Member) -> Member {
         Member { updated_at: self.now.wall, ..member.clone() }
     }
 }
 
 impl Decision {
-    /// Returns the incarnation that a spawn begins, and the environment of its order.
-    pub(crate) fn ordered(&self, event: &Event) -> Option<(Incarnation, Environment)> {
-        let Event::Spawn(_, _, order, _) = event else { return None };
-        let begun = self.actions.iter().find_map(|action| match action {
-            Action::Start(incarnation) => Some(incarnation.clone()),
-            _ => None,
-        });
-        begun.map(|incarnation| (incarnation, order.environment.clone()))
-    }
-
     fn record(mut self, record: Record) -> Self {
         self.records.push(record);
         self
@@ -200,10 +213,6 @@ impl Decision {
         self
     }
 
-    fn refuse(self, client: Client, refusal: Refusal) -> Self {
-        self.act(Action::Reply(client, Err(refusal)))
-    }
-
     fn and(mut self, other: Self) -> Self {
         self.records.extend(other.records);
         self.actions.extend(other.actions);
@@ -212,6 +221,11 @@ impl Decision {
 }
 
 /// Turns a refusal into the decision that only tells it.
-fn or_refuse(client: Client, decision: Result<Decision, Refusal>) -> Decision {
-    decision.unwrap_or_else(|refusal| Decision::default().refuse(client, refusal))
+fn or_refuse(client: ReplyTo, decision: Result<Decision, Refusal>) -> Decision {
+    decision.unwrap_or_else(|refusal| Decision::default().act(Action::Reply(client, Err(refusal))))
+}
+
+/// Makes the refusal of what does not fit how things stand.
+fn conflict(message: impl Into<String>, hint: impl Into<String>) -> Refusal {
+    Refusal::new(RefusalCode::Conflict, message).hint(hint)
 }

@@ -23,7 +23,7 @@ pub(crate) struct Now {
 
 /// Which request of which connection: where the reply goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Client {
+pub(crate) struct ReplyTo {
     pub(crate) connection: u64,
     pub(crate) tag: u32,
     /// Whether the lead agent asks, over its worker's own connection.
@@ -56,14 +56,12 @@ pub(crate) struct SpawnFacts {
 }
 
 /// How the process of an incarnation ended, as far as it could be seen, and what it left unread.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Ended {
     pub(crate) code: Option<i32>,
     pub(crate) signal: Option<i32>,
     pub(crate) inbox: Position,
     pub(crate) unread: u64,
-    /// Whether its transcript says that SIGTERM ended it.
-    pub(crate) by_signal: bool,
     /// How it was established that nothing of it is left.
     pub(crate) emptied: Option<Emptied>,
     /// Why no incarnation can begin where it has worked, if that was looked at.
@@ -74,16 +72,18 @@ pub(crate) struct Ended {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Event {
     /// A command that concerns the journal.
-    Command(Client, Command),
+    Command(ReplyTo, Command),
     /// A spawn under this id, with what must be known to decide it.
-    Spawn(Client, RequestId, Box<SpawnOrder>, SpawnFacts),
-    /// A worker has connected, and its identity was checked.
+    Spawn(ReplyTo, RequestId, Box<SpawnOrder>, SpawnFacts),
+    /// A started worker has greeted on the connection that it inherited, which it does under its liveness lock.
+    Greeted { incarnation: Incarnation },
+    /// A worker has connected again, and its identity was checked.
     Connected { incarnation: Incarnation, environment: Option<Environment>, state: WorkerState },
     /// A worker reports its state.
     Said { incarnation: Incarnation, state: WorkerState },
     /// A worker submits a line of the lead's inbox: what was read there, or why it could not be.
     Submitted { incarnation: Incarnation, request_id: RequestId, line: Result<Box<Message>, String> },
-    /// A worker leaves because of SIGTERM.
+    /// A worker leaves because of SIGTERM: it has said so, or its transcript does.
     Leaving { incarnation: Incarnation },
     /// A worker's connection is closed.
     Disconnected { incarnation: Incarnation },
@@ -99,10 +99,8 @@ pub(crate) enum Event {
     ModesRestored { restored: Vec<String> },
     /// A worker answers a question of the watchdog, or says that it can be asked (0).
     Pong { incarnation: Incarnation, number: u64 },
-    /// A worker that should answer has not done so for as long as it may.
+    /// A worker that should answer has not done so for the watchdog period, or longer.
     Silent { incarnation: Incarnation },
-    /// No reply for a second watchdog period.
-    Hung { incarnation: Incarnation },
     /// A deadline has come.
     Deadline,
     /// SIGTERM or Ctrl-C.
@@ -118,7 +116,8 @@ impl Event {
     /// Returns the incarnation that the event is about, if it is about one that exists.
     pub(crate) fn incarnation(&self) -> Option<&Incarnation> {
         match self {
-            Self::Connected { incarnation, .. }
+            Self::Greeted { incarnation }
+            | Self::Connected { incarnation, .. }
             | Self::Said { incarnation, .. }
             | Self::Submitted { incarnation, .. }
             | Self::Leaving { incarnation }
@@ -127,8 +126,7 @@ impl Event {
             | Self::Found { incarnation }
             | Self::Ended { incarnation, .. }
             | Self::Pong { incarnation, .. }
-            | Self::Silent { incarnation }
-            | Self::Hung { incarnation } => Some(incarnation),
+            | Self::Silent { incarnation } => Some(incarnation),
             Self::Command(..)
             | Self::Spawn(..)
             | Self::LeadRead { .. }
@@ -155,8 +153,9 @@ pub(crate) enum Until {
 /// What shall be done, after the journal has the decision.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Action {
-    /// Start a process for the incarnation that the journal holds now.
-    Start(Incarnation),
+    /// Start a process for the incarnation that the journal holds now, with this environment; none: with the environment of
+    /// the incarnation before, which it follows by the policy.
+    Start(Incarnation, Option<Environment>),
     /// Let a started worker begin.
     Welcome(Incarnation),
     /// Say something to a worker, if it is connected.
@@ -166,9 +165,11 @@ pub(crate) enum Action {
     /// Send SIGKILL.
     Kill(Incarnation),
     /// Answer a command.
-    Reply(Client, Result<Done, Refusal>),
+    Reply(ReplyTo, Result<Done, Refusal>),
     /// Answer a command when something has happened.
-    Wait(Client, Name, Until),
+    Wait(ReplyTo, Name, Until),
     /// Answer when the attempt to stop has ended.
-    WaitForStop(Client),
+    WaitForStop(ReplyTo),
+    /// Answer those that wait for the stop: a teammate has rejected it.
+    RejectStop,
 }

@@ -4,18 +4,18 @@
 
 use std::collections::BTreeMap;
 use std::time::Duration;
-use teamd_shared::mutant;
 
 use teamd_shared::control::WorkerState;
 use teamd_shared::environment::Environment;
 use teamd_shared::journal::Team;
-use teamd_shared::member::{Doing, Member, Phase, RestartLimit};
+use teamd_shared::member::{Doing, Ending, Member, Phase, RestartLimit};
+use teamd_shared::mutant;
 use teamd_shared::name::Name;
 use teamd_shared::request::Payload;
 use teamd_shared::transcript::Usage;
 
 use crate::daemon::core::event::{Event, Incarnation, Now};
-use crate::daemon::core::watchdog::{Finding, Should, Watch};
+use crate::daemon::core::watchdog::{LookResult, Should, Watch};
 
 /// How many workers take an inotify instance of their own; the others are rung. Linux grants 128 to a user, and other programs
 /// need some (`inotify(7)`, `max_user_instances`).
@@ -43,8 +43,6 @@ pub(crate) struct Live {
     members: BTreeMap<Name, Alive>,
     /// How often the daemon was told by a signal to end.
     pub(crate) terminations: u32,
-    /// The time of the last event, seconds since 1970; 0 before the first.
-    pub(crate) wall: f64,
 }
 
 /// What is known of a live worker.
@@ -52,6 +50,8 @@ pub(crate) struct Live {
 pub(crate) struct Alive {
     pub(crate) incarnation: u32,
     pub(crate) connected: bool,
+    /// Whether it was started, and has not greeted yet.
+    pub(crate) is_awaited: bool,
     pub(crate) environment: Option<Environment>,
     /// When it was started again by the policy: by the wall clock, as its record has it, and since the daemon began.
     restarts: Vec<(f64, Duration)>,
@@ -61,8 +61,8 @@ pub(crate) struct Alive {
     /// Whether it may take an inotify instance.
     pub(crate) watches: bool,
     deadlines: Deadlines,
-    /// Whether its process has ended, though its end is not recorded yet: no step of the ladder is due for it any more.
-    exited: bool,
+    /// Whether its end is only waited for, since SIGKILL was sent or its process has ended: no step of the ladder is due.
+    is_ending: bool,
     watch: Watch,
     /// How old the incarnation was when this daemon took it over.
     adopted_age: Duration,
@@ -84,10 +84,10 @@ struct Deadlines {
 /// A step of the termination ladder that is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Due {
-    Force,
-    Overdue,
+    /// SIGTERM, for this reason.
+    Terminate(Ending),
+    /// SIGKILL.
     Kill,
-    Limit,
 }
 
 impl Live {
@@ -104,6 +104,11 @@ impl Live {
                     alive.environment = Some(environment.clone());
                 }
                 alive.take(state);
+            }
+            Event::Greeted { incarnation } => {
+                if let Some(alive) = self.of_mut(incarnation) {
+                    alive.is_awaited = false;
+                }
             }
             Event::Said { incarnation, state } => {
                 if let Some(alive) = self.of_mut(incarnation) {
@@ -126,7 +131,7 @@ impl Live {
                 let watchers = self.members.values().filter(|alive| alive.watches).count();
                 let alive = self.enter(incarnation);
                 alive.watches = watchers < WATCHERS;
-                alive.connected = true;
+                (alive.connected, alive.is_awaited) = (true, true);
                 alive.watch.connected();
             }
             Event::Ended { incarnation, .. } => {
@@ -186,7 +191,7 @@ impl Live {
     }
 
     /// Looks at the workers that should answer, as far as that is due.
-    pub(crate) fn look(&mut self, team: &Team, now: Now, rules: Rules) -> Vec<(Incarnation, Finding)> {
+    pub(crate) fn look(&mut self, team: &Team, now: Now, rules: Rules) -> Vec<(Incarnation, LookResult)> {
         let Some(patience) = rules.watchdog else { return Vec::new() };
         let mut found = Vec::new();
         for (name, alive) in &mut self.members {
@@ -243,7 +248,7 @@ impl Live {
         };
         let alive = self.enter(&Incarnation::of(member));
         alive.arm_watch(team, name, now, rules);
-        if alive.exited {
+        if alive.is_ending {
             alive.deadlines = Deadlines::default();
             return;
         }
@@ -272,43 +277,30 @@ impl Live {
 
     /// Returns when the next step is due, since the daemon began.
     pub(crate) fn next_deadline(&self) -> Option<Duration> {
-        let next = |alive: &Alive| [alive.deadlines.next(), alive.watch.next()].into_iter().flatten().min();
-        self.members.values().filter_map(next).min()
+        let steps = |alive: &Alive| alive.deadlines.steps().map(|(at, _)| at).chain(alive.watch.next()).min();
+        self.members.values().filter_map(steps).min()
     }
 
     /// Returns the steps that are due.
     pub(crate) fn due(&self, now: Now) -> Vec<(Incarnation, Due)> {
-        let due = |alive: &Alive| {
-            let is_due = |at: Option<Duration>| at.is_some_and(|at| at <= now.monotonic);
-            let deadlines = alive.deadlines;
-            match () {
-                () if is_due(deadlines.kill) => Some(Due::Kill),
-                () if is_due(deadlines.forced) => Some(Due::Force),
-                () if is_due(deadlines.overdue) => Some(Due::Overdue),
-                () if is_due(deadlines.limit) => Some(Due::Limit),
-                () => None,
-            }
+        let due = |(name, alive): (&Name, &Alive)| {
+            let (_, due) = alive.deadlines.steps().find(|(at, _)| *at <= now.monotonic)?;
+            Some((Incarnation { name: name.clone(), number: alive.incarnation }, due))
         };
-        let incarnation =
-            |name: &Name, alive: &Alive| Incarnation { name: name.clone(), number: alive.incarnation };
-        self.members
-            .iter()
-            .filter_map(|(name, alive)| Some((incarnation(name, alive), due(alive)?)))
-            .collect()
+        self.members.iter().filter_map(due).collect()
     }
 
     /// Takes in that the process of an incarnation has ended: no step of the ladder is due any more, however long the processes
     /// that it started take to end.
     pub(crate) fn process_exited(&mut self, incarnation: &Incarnation) {
-        let alive = self.enter(incarnation);
-        alive.exited = true;
-        alive.deadlines = Deadlines::default();
+        self.enter(incarnation);
+        self.killed(incarnation);
     }
 
     /// Takes in that SIGKILL was sent: only the end of this incarnation is awaited now.
     pub(crate) fn killed(&mut self, incarnation: &Incarnation) {
         if let Some(alive) = self.of_mut(incarnation) {
-            alive.deadlines = Deadlines { kill: Some(Duration::MAX), ..Deadlines::default() };
+            (alive.is_ending, alive.deadlines) = (true, Deadlines::default());
         }
     }
 }
@@ -351,6 +343,11 @@ impl Alive {
         self.watch.silence()
     }
 
+    /// Tells whether it was asked on its present connection, and has not answered.
+    pub(crate) fn is_asked(&self) -> bool {
+        self.connected && self.watch.is_open()
+    }
+
     /// Returns when that silence began, in seconds since 1970.
     pub(crate) fn silent_since(&self) -> f64 {
         self.watch.since()
@@ -374,12 +371,15 @@ impl Alive {
 }
 
 impl Deadlines {
-    fn next(self) -> Option<Duration> {
-        [self.forced, self.overdue, self.kill, self.limit]
-            .into_iter()
-            .flatten()
-            .min()
-            .filter(|&at| at != Duration::MAX)
+    /// Returns when each step is due, the one that counts most first.
+    fn steps(self) -> impl Iterator<Item = (Duration, Due)> {
+        let steps = [
+            (self.kill, Due::Kill),
+            (self.forced, Due::Terminate(Ending::Force)),
+            (self.overdue, Due::Terminate(Ending::Overdue)),
+            (self.limit, Due::Terminate(Ending::Limit)),
+        ];
+        steps.into_iter().filter_map(|(at, due)| Some((at?, due)))
     }
 }
 

@@ -1,35 +1,34 @@
 //! The commands that wait until they are done. After every change, the state tells which of them are. Pure.
 
 use std::collections::BTreeMap;
-use teamd_shared::mutant;
 
 use teamd_shared::control::{Done, Refusal, RefusalCode, StopOutcome};
 use teamd_shared::journal::Team;
 use teamd_shared::member::{Doing, Gate, Member, MemberStatus};
+use teamd_shared::mutant;
 use teamd_shared::name::Name;
 use teamd_shared::request::{self, Kind, Payload, Request};
 
 use crate::daemon::core::directive::verdict_of;
-use crate::daemon::core::event::{Client, Incarnation, Until};
+use crate::daemon::core::dispatcher::Answer;
+use crate::daemon::core::event::{Incarnation, ReplyTo, Until};
 use crate::daemon::core::live::Live;
 
 /// The commands, and what they wait for.
 #[derive(Debug, Default)]
 pub(crate) struct Waiters {
-    of_members: BTreeMap<Name, Vec<(Client, Until)>>,
-    for_stop: Vec<Client>,
+    of_members: BTreeMap<Name, Vec<(ReplyTo, Until)>>,
+    for_stop: Vec<ReplyTo>,
 }
-
-type Answer = Result<Done, Refusal>;
 
 impl Waiters {
     /// Adds a command that waits for something of a member.
-    pub(crate) fn add(&mut self, client: Client, name: Name, until: Until) {
+    pub(crate) fn add(&mut self, client: ReplyTo, name: Name, until: Until) {
         self.of_members.entry(name).or_default().push((client, until));
     }
 
     /// Adds a command that waits for the daemon to stop.
-    pub(crate) fn add_for_stop(&mut self, client: Client) {
+    pub(crate) fn add_for_stop(&mut self, client: ReplyTo) {
         self.for_stop.push(client);
     }
 
@@ -43,7 +42,7 @@ impl Waiters {
     }
 
     /// Takes out the commands that have an answer now, of those that wait for something of a member.
-    pub(crate) fn answered(&mut self, team: &Team, live: &Live, name: &Name) -> Vec<(Client, Answer)> {
+    pub(crate) fn answered(&mut self, team: &Team, live: &Live, name: &Name) -> Vec<(ReplyTo, Answer)> {
         let Some(waiting) = self.of_members.get_mut(name) else { return Vec::new() };
         let mut answers = Vec::new();
         waiting.retain(|(client, until)| {
@@ -58,7 +57,7 @@ impl Waiters {
     }
 
     /// Takes out the commands that wait for the stop, with how it ended.
-    pub(crate) fn stopped(&mut self, outcome: &StopOutcome) -> Vec<(Client, Answer)> {
+    pub(crate) fn stopped(&mut self, outcome: &StopOutcome) -> Vec<(ReplyTo, Answer)> {
         self.for_stop.drain(..).map(|client| (client, Ok(Done::Stop(outcome.clone())))).collect()
     }
 }

@@ -41,13 +41,11 @@ pub(crate) enum Should {
 
 /// What a look at a worker led to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Finding {
+pub(crate) enum LookResult {
     /// The worker is to be asked, with this number.
     Ask(u64),
-    /// It has been silent for the watchdog period.
+    /// It has been silent for the watchdog period, or longer.
     Silent,
-    /// It has been silent for twice that.
-    Hung,
 }
 
 impl Watch {
@@ -94,7 +92,8 @@ impl Watch {
         self.next
     }
 
-    fn is_open(&self) -> bool {
+    /// Tells whether it was asked, and has not answered.
+    pub(crate) fn is_open(&self) -> bool {
         self.asked > self.settled
     }
 
@@ -113,7 +112,7 @@ impl Watch {
         should: Should,
         (now, wall): (Duration, f64),
         patience: Duration,
-    ) -> Option<Finding> {
+    ) -> Option<LookResult> {
         if self.next.is_none_or(|next| next > now) {
             return None;
         }
@@ -125,15 +124,10 @@ impl Watch {
         if !self.is_open() && should != Should::Connect {
             let ask = should == Should::Answer && self.able;
             self.asked += u64::from(ask);
-            return ask.then_some(Finding::Ask(self.asked));
+            return ask.then_some(LookResult::Ask(self.asked));
         }
         self.silence = self.silence.saturating_add(step);
-        match () {
-            // A worker without a connection was not asked: that may be the fault of this side.
-            () if self.silence >= patience * 2 && self.is_open() => Some(Finding::Hung),
-            () if self.silence >= patience => Some(Finding::Silent),
-            () => None,
-        }
+        (self.silence >= patience).then_some(LookResult::Silent)
     }
 }
 
@@ -144,7 +138,7 @@ mod tests {
     const PATIENCE: Duration = Duration::from_secs(60);
 
     /// Looks again and again, each time that it is due; returns what was found, and when, in seconds.
-    fn looks(watch: &mut Watch, should: Should, times: usize) -> Vec<(u64, Finding)> {
+    fn looks(watch: &mut Watch, should: Should, times: usize) -> Vec<(u64, LookResult)> {
         let mut found = Vec::new();
         for _ in 0..times {
             let Some(at) = watch.next() else { break };
@@ -172,17 +166,15 @@ mod tests {
     #[test]
     fn silence_is_told_after_the_time_and_ends_after_twice_the_time() {
         let found = looks(&mut working(), Should::Answer, 9);
-        let silent = [75, 90, 105, 120].map(|at| (at, Finding::Silent));
-        assert_eq!(found[0], (15, Finding::Ask(1)));
-        assert_eq!(found[1..5], silent);
-        assert_eq!(found[5..], [(135, Finding::Hung)]);
+        let silent = [75, 90, 105, 120, 135].map(|at| (at, LookResult::Silent));
+        assert_eq!((found[0], &found[1..]), ((15, LookResult::Ask(1)), silent.as_slice()));
     }
 
     #[test]
     fn a_worker_that_answers_is_only_asked_again() {
         let mut watch = working();
         for number in 1..100 {
-            assert_eq!(looks(&mut watch, Should::Answer, 1)[0].1, Finding::Ask(number));
+            assert_eq!(looks(&mut watch, Should::Answer, 1)[0].1, LookResult::Ask(number));
             watch.pong(number);
         }
         assert_eq!(watch.silence(), Duration::ZERO);
@@ -219,7 +211,7 @@ mod tests {
         watch.connected();
         assert_eq!(looks(&mut watch, Should::Answer, 1), [], "it has not said yet that it can be asked");
         watch.pong(0);
-        assert_eq!(looks(&mut watch, Should::Answer, 1)[0].1, Finding::Ask(2));
+        assert_eq!(looks(&mut watch, Should::Answer, 1)[0].1, LookResult::Ask(2));
         assert_eq!(watch.silence(), before);
     }
 
@@ -228,8 +220,8 @@ mod tests {
         let mut watch = Watch::default();
         watch.arm(Should::Connect, Duration::ZERO, PATIENCE);
         let found = looks(&mut watch, Should::Connect, 100);
-        assert_eq!(found[0], (60, Finding::Silent));
-        assert!(found.iter().all(|(_, finding)| *finding == Finding::Silent), "{found:?}");
+        assert_eq!(found[0], (60, LookResult::Silent));
+        assert!(found.iter().all(|(_, finding)| *finding == LookResult::Silent), "{found:?}");
     }
 
     #[test]

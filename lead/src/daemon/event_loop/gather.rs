@@ -11,9 +11,8 @@ use teamd_shared::team_dir::TeamDir;
 use teamd_shared::watch::Changes;
 
 use super::{EventLoop, Sources};
-use crate::daemon::core::batch::Introduction;
-use crate::daemon::core::event::{Client, Event, Incarnation, SpawnFacts};
-use crate::daemon::io::connections::{ConnectedWorker, Input, Reconnected};
+use crate::daemon::core::event::{Event, Incarnation, ReplyTo, SpawnFacts};
+use crate::daemon::io::connections::{ConnectedWorker, Input};
 use crate::daemon::io::reap::liveness_lock_holder;
 
 /// How many inputs one batch takes at the most.
@@ -26,14 +25,14 @@ impl EventLoop {
             let Ok(input) = sources.inputs.try_recv() else { break };
             events.extend(self.intake(input));
         }
-        while let Ok(incarnation) = sources.exited.try_recv() {
-            self.process_exited(incarnation);
+        while let Ok(number) = sources.exited.try_recv() {
+            self.process_exited(number);
         }
         while let Ok(event) = sources.empty.try_recv() {
-            events.extend(self.reaper.on_empty(event, &mut self.supervisor));
+            events.extend(self.incarnation_ended(event));
         }
-        if self.lead_has_more {
-            events.push(self.read_lead());
+        if self.lead.has_more() {
+            events.push(self.lead.read());
         }
         if let Some(watch) = &sources.inboxes {
             events.extend(self.inboxes_changed(&watch.take()));
@@ -44,23 +43,24 @@ impl EventLoop {
     pub(super) fn intake(&mut self, input: Input) -> Option<Event> {
         match input {
             Input::ClientConnected { connection, replies } => {
-                self.connections.add_client(connection, replies);
+                self.owned.connections.add_client(connection, replies);
                 None
             }
             Input::ClientAsks { connection, request } => {
-                let client = Client { connection, tag: request.tag, agent: false };
+                let client = ReplyTo { connection, tag: request.tag, agent: false };
                 self.command(client, request.command)
             }
+            Input::WorkerGreeted { incarnation } => Some(Event::Greeted { incarnation }),
             Input::WorkerConnected(here) => self.worker_connected(*here),
             Input::WorkerSays { connection, incarnation, frame } => {
-                if !self.connections.is_present(&incarnation, connection) {
+                if !self.owned.connections.is_present(&incarnation, connection) {
                     return None;
                 }
                 match frame {
                     FromWorker::State(state) => {
                         // The worker was not rung for mail that came before this was known.
-                        if self.batcher.live.wants_ring(&incarnation, state.wants_ring) {
-                            self.connections.say(&incarnation, ToWorker::Ring);
+                        if self.dispatcher.live.wants_ring(&incarnation, state.wants_ring) {
+                            self.owned.connections.say(&incarnation, ToWorker::Ring);
                         }
                         Some(Event::Said { incarnation, state })
                     }
@@ -72,17 +72,14 @@ impl EventLoop {
                     FromWorker::Leaving => Some(Event::Leaving { incarnation }),
                     FromWorker::Pong { number } => Some(Event::Pong { incarnation, number }),
                     FromWorker::Asks(TaggedCommand { tag, command }) => {
-                        let client = Client { connection, tag, agent: true };
+                        let client = ReplyTo { connection, tag, agent: true };
                         self.agent_asks(&incarnation, client, command)
                     }
                 }
             }
             Input::Gone { connection } => {
-                self.batcher.waiters.drop_connection(connection);
-                let incarnation = self.connections.remove(connection)?;
-                if let Some(how) = self.reaper.on_disconnect(&incarnation) {
-                    self.wait_until_empty(incarnation.clone(), how);
-                }
+                self.dispatcher.waiters.drop_connection(connection);
+                let incarnation = self.owned.connections.remove(connection)?;
                 Some(Event::Disconnected { incarnation })
             }
         }
@@ -90,35 +87,36 @@ impl EventLoop {
 
     /// Takes in a request over a worker's own connection: the lead agent asks there as a person does, and no other worker is
     /// heard.
-    fn agent_asks(&mut self, incarnation: &Incarnation, client: Client, command: Command) -> Option<Event> {
+    fn agent_asks(&mut self, incarnation: &Incarnation, client: ReplyTo, command: Command) -> Option<Event> {
         match may_ask(incarnation, &command) {
             Ok(()) => self.command(client, command),
             Err(refusal) => {
                 tracing::warn!("{} is not heard: {}", incarnation.name, refusal.message);
-                self.connections.reply(client, Err(refusal));
+                self.owned.connections.reply(client, Err(refusal));
                 None
             }
         }
     }
 
-    fn command(&mut self, client: Client, command: Command) -> Option<Event> {
+    fn command(&mut self, client: ReplyTo, command: Command) -> Option<Event> {
         match command {
             Command::Ping => {
-                let (pid, team_name) = (std::process::id(), self.batcher.team.team_name.clone());
-                let (version, stopping) = (env!("CARGO_PKG_VERSION").to_owned(), self.batcher.is_stopping());
-                self.connections.reply(client, Ok(Done::Pong { pid, team_name, version, stopping }));
+                let (pid, team_name) = (std::process::id(), self.dispatcher.team.team_name.clone());
+                let (version, stopping) =
+                    (env!("CARGO_PKG_VERSION").to_owned(), self.dispatcher.is_stopping());
+                self.owned.connections.reply(client, Ok(Done::Pong { pid, team_name, version, stopping }));
                 None
             }
             Command::Compare { name, environment } => {
-                let known = self.batcher.live.member(&name).and_then(|alive| alive.environment.as_ref());
+                let known = self.dispatcher.live.member(&name).and_then(|alive| alive.environment.as_ref());
                 let differing = known.map(|there| environment.differing(there)).unwrap_or_default();
-                self.connections.reply(client, Ok(Done::Compared { differing }));
+                self.owned.connections.reply(client, Ok(Done::Compared { differing }));
                 None
             }
             Command::Spawn { id, order } => match self.spawn_facts(&order) {
                 Ok(facts) => Some(Event::Spawn(client, id, order, facts)),
                 Err(refusal) => {
-                    self.connections.reply(client, Err(refusal));
+                    self.owned.connections.reply(client, Err(refusal));
                     None
                 }
             },
@@ -131,43 +129,27 @@ impl EventLoop {
     }
 
     fn spawn_facts(&self, order: &SpawnOrder) -> Result<SpawnFacts, Refusal> {
-        let lead_inbox = lead_begins_at(&self.dir, order)?;
-        let ended = self.batcher.team.members.get(&order.name).is_none_or(|m| m.record.phase.is_ended());
+        let lead_inbox = lead_begins_at(&self.owned.dir, order)?;
+        let ended = self.dispatcher.team.members.get(&order.name).is_none_or(|m| m.record.phase.is_ended());
         Ok(SpawnFacts {
-            held: ended.then(|| liveness_lock_holder(&self.dir, &order.name)).flatten(),
-            default_workspace: default_workspace(&self.dir),
+            held: ended.then(|| liveness_lock_holder(&self.owned.dir, &order.name)).flatten(),
+            default_workspace: default_workspace(&self.owned.dir),
             lead_inbox,
         })
     }
 
     /// Checks a worker that has connected: its process must be the one that the journal holds for that incarnation.
     fn worker_connected(&mut self, here: ConnectedWorker) -> Option<Event> {
-        let ConnectedWorker { connection, incarnation, environment, state, reconnected } = here;
-        // On its inherited connection the worker is known, and its welcome greets it.
-        let Some(Reconnected { process, outbound }) = reconnected else {
-            self.batcher.introduce(&incarnation, Introduction::Greeted);
-            return None;
-        };
-        if Some(&process) != self.supervisor.identity(&incarnation) {
-            tracing::warn!(
-                "a stranger says that it is {} (incarnation {})",
-                incarnation.name,
-                incarnation.number
-            );
-            outbound.say(ToWorker::Stranger {
-                why: format!("the journal knows no such incarnation of {}", incarnation.name),
-            });
+        let ConnectedWorker { connection, incarnation, environment, state, process, outbound } = here;
+        if Some(&process) != self.owned.supervisor.identity(&incarnation) {
+            let Incarnation { name, number } = incarnation;
+            tracing::warn!("a stranger says that it is {name} (incarnation {number})");
+            let why = format!("the journal knows no such incarnation of {name}");
+            outbound.say(ToWorker::Stranger { why });
             return None;
         }
-        self.connections.add_worker(incarnation.clone(), connection, outbound);
+        self.owned.connections.add_worker(incarnation.clone(), connection, outbound);
         Some(Event::Connected { incarnation, environment, state })
-    }
-
-    /// Reads a piece of the lead's inbox: a flood of lines must not keep other events waiting.
-    pub(in crate::daemon) fn read_lead(&mut self) -> Event {
-        let (event, more) = self.lead.read();
-        self.lead_has_more = more;
-        event
     }
 
     /// Reads the lead's inbox, and rings the workers that do not watch theirs, if those inboxes have grown.
@@ -177,24 +159,25 @@ impl EventLoop {
                 files.iter().filter_map(|file| teamd_shared::inbox::owner_of(file)).collect()
             }
             Changes::Anything => {
-                let members = self.batcher.team.members.keys().filter(|name| **name != Name::lead()).cloned();
+                let members =
+                    self.dispatcher.team.members.keys().filter(|name| **name != Name::lead()).cloned();
                 members.chain(std::iter::once(Name::lead())).collect()
             }
         };
         let mut events = Vec::new();
         for owner in owners {
             if owner == Name::lead() {
-                events.push(self.read_lead());
+                events.push(self.lead.read());
             }
-            let Some(member) = self.batcher.team.members.get(&owner).map(|state| &state.record) else {
+            let Some(member) = self.dispatcher.team.members.get(&owner).map(|state| &state.record) else {
                 continue;
             };
             let incarnation = Incarnation::of(member);
             if matches!(changes, Changes::Files(_)) {
-                self.batcher.mail_arrived(&incarnation, self.now());
+                self.dispatcher.mail_arrived(&incarnation, self.now());
             }
-            if self.batcher.live.of(&incarnation).is_some_and(|alive| alive.said.wants_ring) {
-                self.connections.say(&incarnation, ToWorker::Ring);
+            if self.dispatcher.live.of(&incarnation).is_some_and(|alive| alive.said.wants_ring) {
+                self.owned.connections.say(&incarnation, ToWorker::Ring);
             }
         }
         events

@@ -8,7 +8,7 @@ use teamd_shared::team_dir::TeamDir;
 use teamd_shared::watch::{Changes, Watch};
 
 use super::{EventLoop, Sources};
-use crate::daemon::core::batch::End;
+use crate::daemon::core::dispatcher::End;
 use crate::daemon::core::event::Event;
 use crate::error::CommandError;
 use crate::registered;
@@ -16,25 +16,14 @@ use crate::registered;
 /// How often at most the lead is told of modes that were put back; each time stands in the log.
 const MODES_TOLD_EVERY: Duration = Duration::from_secs(60);
 
-/// What the upkeep remembers.
-#[derive(Debug, Default)]
-pub(in crate::daemon) struct Upkeep {
-    /// When the lead was last told of modes that were put back.
-    modes_told: Option<Instant>,
-}
-
 impl EventLoop {
     /// Does what is due on the slow tick.
     pub(super) fn tick(&mut self, sources: &mut Sources) -> Vec<Event> {
         let restored = self.look_after_files(sources);
-        if self.batcher.end.is_some() {
+        if self.dispatcher.end.is_some() {
             return Vec::new();
         }
-        for (incarnation, how) in self.reaper.overdue() {
-            self.connections.forget(&incarnation);
-            self.wait_until_empty(incarnation, how);
-        }
-        self.supervisor.reap_others();
+        self.owned.supervisor.reap_others();
         for watch in [&mut sources.inboxes, &mut sources.names].into_iter().flatten() {
             if let Err(error) = watch.rearm_if_needed() {
                 tracing::warn!("cannot watch the files: {error}");
@@ -49,25 +38,25 @@ impl EventLoop {
     pub(super) fn look_after_files(&mut self, sources: &mut Sources) -> Option<Event> {
         // Whatever it was, everything is looked at.
         drop(sources.names.as_ref().map(Watch::take));
-        let dir = Arc::clone(&self.dir);
+        let dir = Arc::clone(&self.owned.dir);
         if is_deleted(&dir) {
-            self.batcher.end = Some(End::Failed("the team directory was deleted".to_owned()));
+            self.dispatcher.end = Some(End::Failed("the team directory was deleted".to_owned()));
             return None;
         }
         let restored = self.restore_modes();
         self.restore_journal_and_roster();
-        sources.socket.look_after(&dir, &self.inputs);
+        sources.socket.look_after(&dir, &self.owned.inputs);
         restored
     }
 
     /// Puts journal and roster back where another process has deleted or replaced them.
     fn restore_journal_and_roster(&mut self) {
-        let now = self.now();
-        match self.journal.look_after(&self.dir, now.wall) {
+        let wall = self.now().wall;
+        match self.owned.journal.look_after(&self.owned.dir, wall) {
             Ok(told) => told.into_iter().for_each(|told| tracing::warn!("{told}")),
             Err(error) => tracing::error!("journal.jsonl is not where it belongs (tried again): {error}"),
         }
-        match self.roster.look_after(&self.dir, now) {
+        match self.owned.roster.look_after(&self.owned.dir, wall) {
             Ok(None) => {}
             Ok(Some(told)) => {
                 tracing::warn!("{told}");
@@ -79,10 +68,10 @@ impl EventLoop {
 
     /// Puts modes back. Only where commands have no mounts of their own can they change them: then the lead is told.
     fn restore_modes(&mut self) -> Option<Event> {
-        if self.supervisor.has_mounts() {
+        if self.owned.supervisor.has_mounts() {
             return None;
         }
-        let restored = modes_of(&self.dir).unwrap_or_else(|error| {
+        let restored = modes_of(&self.owned.dir).unwrap_or_else(|error| {
             tracing::error!("cannot put modes of the team directory back (tried again): {error}");
             Vec::new()
         });
@@ -91,7 +80,7 @@ impl EventLoop {
         }
         tracing::warn!("modes in the team directory were put back: {}", restored.join(", "));
         // A command that changes them again and again fills neither the journal nor an inbox.
-        let told = &mut self.upkeep.modes_told;
+        let told = &mut self.modes_told;
         if told.is_some_and(|told| told.elapsed() < MODES_TOLD_EVERY) {
             return None;
         }

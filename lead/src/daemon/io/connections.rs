@@ -17,7 +17,7 @@ use teamd_shared::process::Identity;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-use crate::daemon::core::event::{Client, Incarnation};
+use crate::daemon::core::event::{Incarnation, ReplyTo};
 use crate::daemon::io::peer::{self, PeerState};
 
 /// How long a peer may take to greet.
@@ -41,7 +41,9 @@ pub(crate) enum Input {
     ClientConnected { connection: u64, replies: Outbound<Reply> },
     /// It wants something.
     ClientAsks { connection: u64, request: TaggedCommand },
-    /// A worker is connected and says which one it is; the event loop checks it.
+    /// A worker has greeted on the connection that it inherited.
+    WorkerGreeted { incarnation: Incarnation },
+    /// A process is connected through the socket, and says that it is a worker; the event loop checks it.
     WorkerConnected(Box<ConnectedWorker>),
     /// A worker says something.
     WorkerSays { connection: u64, incarnation: Incarnation, frame: FromWorker },
@@ -49,20 +51,13 @@ pub(crate) enum Input {
     Gone { connection: u64 },
 }
 
-/// A worker on a connection.
+/// A worker on a connection through the socket, or a process that says it is one.
 #[derive(Debug)]
 pub(crate) struct ConnectedWorker {
     pub(crate) connection: u64,
     pub(crate) incarnation: Incarnation,
     pub(crate) environment: Option<Environment>,
     pub(crate) state: WorkerState,
-    /// The other end, if it came through the socket; none on the connection that it inherited.
-    pub(crate) reconnected: Option<Reconnected>,
-}
-
-/// The other end of a connection through the socket: a worker, or a process that says it is one.
-#[derive(Debug)]
-pub(crate) struct Reconnected {
     /// The process at the other end, as the kernel says.
     pub(crate) process: Identity,
     pub(crate) outbound: Outbound<ToWorker>,
@@ -131,22 +126,14 @@ pub(crate) fn serve_inherited(
     let inputs = inputs.clone();
     tokio::spawn(async move {
         match incoming.receive().await {
-            Ok(Some(Greeting { peer: Peer::Worker { environment, state, .. }, .. })) => {
-                let state = *state;
-                let worker = ConnectedWorker {
-                    connection,
-                    incarnation: incarnation.clone(),
-                    environment,
-                    state,
-                    reconnected: None,
-                };
-                listen_to_worker(worker, (incoming.cast(), ended), inputs).await;
+            Ok(Some(Greeting { peer: Peer::Worker { .. }, .. })) => {
+                let greeted = Input::WorkerGreeted { incarnation: incarnation.clone() };
+                let says = of_worker(connection, incarnation);
+                listen(greeted, (incoming.cast(), ended), (connection, inputs), says).await;
             }
             other => {
-                tracing::debug!(
-                    "{} did not greet on the connection that it inherited: {other:?}",
-                    incarnation.name
-                );
+                let name = incarnation.name;
+                tracing::debug!("{name} did not greet on the connection that it inherited: {other:?}");
                 tell_last(&inputs, Input::Gone { connection }).await;
             }
         }
@@ -157,11 +144,12 @@ pub(crate) fn serve_inherited(
 /// Identifies the peer, and serves it.
 async fn greet(mut stream: Connection, connection: u64, inputs: Inputs) {
     let user = nix::unistd::geteuid().as_raw();
-    let Some(pid) = stream.credentials().filter(|peer| peer.uid == user).map(|peer| peer.pid) else {
+    let Some(credentials) = stream.credentials().filter(|peer| peer.uid == user) else {
         tracing::warn!("refused a connection of another user");
         return;
     };
-    let found = match stream.credentials().map(peer::look).unwrap_or(Ok(PeerState::Gone)) {
+    let pid = credentials.pid;
+    let found = match peer::look(credentials) {
         Ok(found) => found,
         Err(error) => {
             // A worker connects again. It is not told to leave because this daemon cannot look.
@@ -173,14 +161,8 @@ async fn greet(mut stream: Connection, connection: u64, inputs: Inputs) {
     let greeting = match greeting.await {
         Ok(Ok(Some(greeting))) => greeting,
         Ok(Ok(None)) => return,
-        Ok(Err(error)) => {
-            tracing::warn!("process {pid} said something unreadable: {error}");
-            return;
-        }
-        Err(_) => {
-            tracing::warn!("process {pid} did not say who it is");
-            return;
-        }
+        Ok(Err(error)) => return tracing::warn!("process {pid} said something unreadable: {error}"),
+        Err(_) => return tracing::warn!("process {pid} did not say who it is"),
     };
     let (process, is_confined) = match found {
         PeerState::Free(process) => (process, false),
@@ -200,12 +182,18 @@ async fn greet(mut stream: Connection, connection: u64, inputs: Inputs) {
         Peer::Worker { name, incarnation, environment, state } => {
             let (out, incoming) = stream.split::<ToWorker, FromWorker>();
             let (outbound, ended) = Outbound::start(out);
-            let (incarnation, reconnected) =
-                (Incarnation { name, number: incarnation }, Some(Reconnected { process, outbound }));
-            let worker = ConnectedWorker { connection, incarnation, environment, state: *state, reconnected };
-            listen_to_worker(worker, (incoming, ended), inputs).await;
+            let incarnation = Incarnation { name, number: incarnation };
+            let says = of_worker(connection, incarnation.clone());
+            let worker =
+                ConnectedWorker { connection, incarnation, environment, state: *state, process, outbound };
+            let connected = Input::WorkerConnected(Box::new(worker));
+            listen(connected, (incoming, ended), (connection, inputs), says).await;
         }
     }
+}
+
+fn of_worker(connection: u64, incarnation: Incarnation) -> impl Fn(FromWorker) -> Input {
+    move |frame| Input::WorkerSays { connection, incarnation: incarnation.clone(), frame }
 }
 
 /// Answers the one request that a peer may make, and no more.
@@ -231,66 +219,41 @@ fn other_version(protocol: u16) -> Refusal {
 }
 
 async fn serve_client(stream: Connection, connection: u64, inputs: Inputs) {
-    let (out, mut incoming) = stream.split::<Reply, TaggedCommand>();
-    let (replies, mut ended) = Outbound::start(out);
-    if inputs.send(Input::ClientConnected { connection, replies }).await.is_err() {
-        return;
-    }
-    loop {
-        let received = tokio::select! {
-            received = incoming.receive() => received,
-            _ = &mut ended => Ok(None),
-        };
-        match received {
-            Ok(Some(request)) => {
-                if inputs.send(Input::ClientAsks { connection, request }).await.is_err() {
-                    return;
-                }
-            }
-            Ok(None) => break,
-            Err(error) => {
-                tracing::warn!("a command said something unreadable: {error}");
-                break;
-            }
-        }
-    }
-    tell_last(&inputs, Input::Gone { connection }).await;
+    let (out, incoming) = stream.split::<Reply, TaggedCommand>();
+    let (replies, ended) = Outbound::start(out);
+    let connected = Input::ClientConnected { connection, replies };
+    let asks = |request| Input::ClientAsks { connection, request };
+    listen(connected, (incoming, ended), (connection, inputs), asks).await;
 }
 
-async fn listen_to_worker(
-    here: ConnectedWorker,
-    (mut incoming, mut ended): (Incoming<FromWorker>, oneshot::Receiver<()>),
-    inputs: Inputs,
+/// Reports a connection, what the peer says on it, and its end.
+async fn listen<T: serde::de::DeserializeOwned>(
+    connected: Input,
+    (mut incoming, mut ended): (Incoming<T>, oneshot::Receiver<()>),
+    (connection, inputs): (u64, Inputs),
+    says: impl Fn(T) -> Input,
 ) {
-    let (connection, incarnation) = (here.connection, here.incarnation.clone());
-    if inputs.send(Input::WorkerConnected(Box::new(here))).await.is_err() {
-        return;
-    }
-    loop {
+    let mut input = connected;
+    while inputs.send(input).await.is_ok() {
         let received = tokio::select! {
             // What it said before it ended, or stopped to listen, counts.
             biased;
             received = incoming.receive() => received,
             _ = &mut ended => Ok(None),
         };
-        match received {
-            Ok(Some(frame)) => {
-                let input = Input::WorkerSays { connection, incarnation: incarnation.clone(), frame };
-                if inputs.send(input).await.is_err() {
-                    return;
-                }
-            }
+        input = match received {
+            Ok(Some(frame)) => says(frame),
             Ok(None) => break,
             // It ended with something of ours unread.
             Err(WireError::Io(error)) => {
-                tracing::debug!("the connection of {} broke: {error}", incarnation.name);
+                tracing::debug!("connection {connection} broke: {error}");
                 break;
             }
             Err(error) => {
-                tracing::warn!("{} said something unreadable: {error}", incarnation.name);
+                tracing::warn!("a peer said something unreadable on connection {connection}: {error}");
                 break;
             }
-        }
+        };
     }
     tell_last(&inputs, Input::Gone { connection }).await;
 }
@@ -317,6 +280,8 @@ pub(crate) struct Connections {
     workers: HashMap<Incarnation, (u64, Outbound<ToWorker>)>,
     /// The incarnation of each worker connection, with the older ones that are not closed yet.
     owners: HashMap<u64, Incarnation>,
+    /// Who waits until the connection of an incarnation is closed.
+    closing: HashMap<Incarnation, oneshot::Sender<()>>,
 }
 
 impl Connections {
@@ -348,13 +313,13 @@ impl Connections {
     }
 
     /// Tells whether the client that gave a command still waits for its answer.
-    pub(crate) fn waits(&self, client: Client) -> bool {
-        let Client { connection, agent, .. } = client;
+    pub(crate) fn waits(&self, client: ReplyTo) -> bool {
+        let ReplyTo { connection, agent, .. } = client;
         self.clients.contains_key(&connection) || agent && self.worker_on(connection).is_some()
     }
 
     /// Answers a command; one that is gone or does not read is cut off.
-    pub(crate) fn reply(&mut self, client: Client, result: Result<teamd_shared::control::Done, Refusal>) {
+    pub(crate) fn reply(&mut self, client: ReplyTo, result: Result<teamd_shared::control::Done, Refusal>) {
         let reply = Reply { tag: client.tag, result };
         if let Some(replies) = self.clients.get(&client.connection) {
             replies.say(reply);
@@ -377,13 +342,23 @@ impl Connections {
         self.clients.remove(&connection);
         let incarnation = self.worker_on(connection).map(|(incarnation, _)| incarnation.clone());
         self.owners.remove(&connection);
-        self.workers.remove(incarnation.as_ref()?);
+        self.forget(incarnation.as_ref()?);
         incarnation
     }
 
     /// Forgets the connection of an incarnation that is over.
     pub(crate) fn forget(&mut self, incarnation: &Incarnation) {
         self.workers.remove(incarnation);
+        self.closing.remove(incarnation);
+    }
+
+    /// Returns what ends when all is heard that an incarnation has said; none if it has no connection.
+    pub(crate) fn closed(&mut self, incarnation: &Incarnation) -> Option<oneshot::Receiver<()>> {
+        self.workers.contains_key(incarnation).then(|| {
+            let (sender, closed) = oneshot::channel();
+            self.closing.insert(incarnation.clone(), sender);
+            closed
+        })
     }
 
     /// Waits until everything that was said is on its way, or a second is over.
@@ -396,10 +371,5 @@ impl Connections {
                 tracing::warn!("{who} did not take what was said to it last");
             }
         }
-    }
-
-    /// Tells whether an incarnation has a connection.
-    pub(crate) fn has(&self, incarnation: &Incarnation) -> bool {
-        self.workers.contains_key(incarnation)
     }
 }

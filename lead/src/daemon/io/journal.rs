@@ -11,6 +11,7 @@ use teamd_shared::message::to_json_line;
 use teamd_shared::mutant;
 use teamd_shared::team_dir::{DirError, TeamDir, TeamPath};
 
+use crate::daemon::core::owners::NotWritten;
 use crate::error::CommandError;
 use crate::exit_code::ExitCode;
 
@@ -20,30 +21,13 @@ pub(crate) struct Journal {
     log: AppendLog,
 }
 
-/// What opening the journal found.
-pub(crate) struct Loaded {
-    pub(crate) journal: Journal,
-    pub(crate) team: Team,
-    /// How long the torn last line was that was set aside, in bytes.
-    pub(crate) torn: Option<usize>,
-}
-
 impl Journal {
-    /// Opens the journal, sets a torn last line aside, and folds the rest.
-    pub(crate) fn open(dir: &TeamDir) -> Result<Loaded, JournalError> {
+    /// Opens the journal, sets a torn last line aside, and folds the rest. Returns the length of the torn line too, in bytes.
+    pub(crate) fn open(dir: &TeamDir) -> Result<(Self, Team, Option<usize>), JournalError> {
         // Before any repair: a journal that is not understood is left as it is, with its torn tail.
         let team = read(dir)?;
         let opened = AppendLog::open(dir, &TeamPath::journal(), &TeamPath::journal_torn())?;
-        let torn = opened.torn.map(|tail| tail.len());
-        Ok(Loaded { journal: Self { log: opened.log }, team, torn })
-    }
-
-    /// Looks whether a daemon could begin with the journal as it stands; changes nothing.
-    ///
-    /// # Errors
-    /// [`JournalError`] if it could not.
-    pub(crate) fn check(dir: &TeamDir) -> Result<(), JournalError> {
-        read(dir).map(drop)
+        Ok((Self { log: opened.log }, team, opened.torn.map(|tail| tail.len())))
     }
 
     /// Looks whether the path still names this file. If another process deleted or replaced it, what stands there is moved
@@ -75,19 +59,17 @@ impl Journal {
         Ok(Some(told))
     }
 
-    /// Finds out what the journal says after an append that failed: nothing of it, or that is not known. Returns why it failed,
-    /// and the state.
-    pub(crate) fn after_failure(&mut self, error: &AppendLogError) -> (String, Result<Team, String>) {
+    /// Finds out what the journal says after an append that failed: nothing of it, or that is not known.
+    pub(crate) fn after_failure(&mut self, error: &AppendLogError) -> NotWritten {
         tracing::error!("cannot write the journal: {error}");
-        let team = match error {
+        let journal = match error {
             AppendLogError::Broken(error) => Err(format!("the disk cannot be trusted any more: {error}")),
-            AppendLogError::Write(_) => self.fold().map_err(|error| error.to_string()),
+            AppendLogError::Write(_) => {
+                let bytes = self.log.read_all().map_err(JournalError::from);
+                bytes.and_then(|bytes| fold(&bytes)).map(Box::new).map_err(|error| error.to_string())
+            }
         };
-        (error.to_string(), team)
-    }
-
-    fn fold(&mut self) -> Result<Team, JournalError> {
-        fold(&self.log.read_all()?)
+        NotWritten { why: error.to_string(), journal }
     }
 
     /// Appends a batch with one write and one sync: each line is a whole decision, since a kill may cut

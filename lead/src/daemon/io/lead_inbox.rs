@@ -18,6 +18,7 @@ use crate::daemon::core::event::Event;
 pub(crate) struct LeadInbox {
     dir: Arc<TeamDir>,
     reader: Reader,
+    has_more: bool,
 }
 
 impl LeadInbox {
@@ -26,24 +27,31 @@ impl LeadInbox {
         inbox::create(&dir, &Name::lead())?;
         // It acts on no message, so it need not know a doubled one.
         let reader = Reader::open(Arc::clone(&dir), &Name::lead(), from)?.without_memory();
-        Ok(Self { dir, reader })
+        Ok(Self { dir, reader, has_more: false })
     }
 
-    /// Reads a piece of what is new; true if there may be more.
-    pub(crate) fn read(&mut self) -> (Event, bool) {
+    /// Tells whether there may be more to read.
+    pub(crate) fn has_more(&self) -> bool {
+        self.has_more
+    }
+
+    /// Reads a piece of what is new: a flood of lines must not keep other events waiting.
+    pub(crate) fn read(&mut self) -> Event {
+        self.has_more = false;
         let batch = match self.reader.read_new() {
             Ok(batch) => batch,
             Err(error) => {
                 tracing::error!("cannot read the lead's inbox: {error}");
                 let position = self.reader.position();
-                return (Event::LeadRead { position, rejected: Vec::new() }, false);
+                return Event::LeadRead { position, rejected: Vec::new() };
             }
         };
         if let Some(why) = batch.restarted {
             tracing::warn!("the lead's inbox {why}; reading goes on at its beginning");
         }
         let rejected = batch.lines.into_iter().filter_map(|line| line.message.err());
-        (Event::LeadRead { position: batch.position, rejected: rejected.collect() }, batch.more)
+        self.has_more = batch.more;
+        Event::LeadRead { position: batch.position, rejected: rejected.collect() }
     }
 
     /// Reads the line that a worker submits.

@@ -3,9 +3,9 @@
 use std::fs::{File, TryLockError};
 use std::io;
 use std::os::fd::AsFd;
-use teamd_shared::mutant;
 
 use rustix::fs::{Mode, OFlags};
+use teamd_shared::mutant;
 use teamd_shared::team_dir::TeamDir;
 
 /// The lock of a team directory, held until it is dropped (or the process ends).

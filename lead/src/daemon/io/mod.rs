@@ -3,12 +3,11 @@
 pub(crate) mod cgroup;
 pub(crate) mod connections;
 pub(crate) mod effects;
-pub(crate) mod fan_out;
-pub(crate) mod inboxes;
 pub(crate) mod journal;
 pub(crate) mod lead_inbox;
 pub(crate) mod lock;
 pub(crate) mod orphans;
+pub(crate) mod owned;
 mod peer;
 pub(crate) mod reap;
 pub(crate) mod reaper;

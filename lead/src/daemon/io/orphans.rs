@@ -8,8 +8,8 @@
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::time::Instant;
-use teamd_shared::mutant;
 
+use teamd_shared::mutant;
 use teamd_shared::process::{Stat, children_of, is_gone, kill_child, reap_child};
 
 use crate::daemon::io::cgroup::Cgroups;
@@ -18,13 +18,13 @@ use crate::daemon::io::cgroup::Cgroups;
 const PREEXISTING: &str = "TEAMD_PREEXISTING";
 
 /// A process id with the start of the process, in clock ticks since the boot.
-type Started = (u32, u64);
+type PidAndStart = (u32, u64);
 
 /// What the daemon knows of its children that are no workers.
 #[derive(Debug)]
 pub(crate) struct Orphans {
     /// Children that belong to no incarnation.
-    preexisting: HashSet<Started>,
+    preexisting: HashSet<PidAndStart>,
     /// Orphans that have not ended yet, and when each was first seen.
     orphans: HashMap<u32, Instant>,
     /// Whether an incarnation has no cgroup.
@@ -105,11 +105,11 @@ impl Orphans {
     }
 
     /// Returns the orphans of incarnations, and reaps the other children that have ended.
-    fn of_incarnations(&mut self, workers: &HashSet<u32>, cgroups: &Cgroups) -> io::Result<Vec<Started>> {
+    fn of_incarnations(&mut self, workers: &HashSet<u32>, cgroups: &Cgroups) -> io::Result<Vec<PidAndStart>> {
         let children = children(workers)?;
         self.preexisting.retain(|known| children.contains(known));
         let rule = self.rule(cgroups);
-        let is_orphan = |child: &Started| {
+        let is_orphan = |child: &PidAndStart| {
             !self.preexisting.contains(child)
                 && match rule {
                     Rule::Cgroup => cgroups.may_hold(child.0),
@@ -145,7 +145,7 @@ enum Rule {
 }
 
 /// Returns the children of this process that are no workers. They keep their pids until this process reaps them.
-fn children(workers: &HashSet<u32>) -> io::Result<Vec<Started>> {
+fn children(workers: &HashSet<u32>) -> io::Result<Vec<PidAndStart>> {
     let mut children = Vec::new();
     for pid in children_of(std::process::id())?.into_iter().filter(|pid| !workers.contains(pid)) {
         match Stat::of(pid) {
@@ -157,7 +157,7 @@ fn children(workers: &HashSet<u32>) -> io::Result<Vec<Started>> {
     Ok(children)
 }
 
-fn parse(named: &str) -> HashSet<Started> {
+fn parse(named: &str) -> HashSet<PidAndStart> {
     let each =
         |one: &str| one.split_once(':').and_then(|(pid, at)| Some((pid.parse().ok()?, at.parse().ok()?)));
     named.split_ascii_whitespace().filter_map(each).collect()

@@ -4,11 +4,11 @@
 use std::fs::{File, TryLockError};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use teamd_shared::mutant;
 
 use rustix::fs::OFlags;
 use teamd_shared::inbox::{self, ReadError};
 use teamd_shared::member::Emptied;
+use teamd_shared::mutant;
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
 use teamd_shared::process::How;
@@ -45,22 +45,24 @@ struct Left {
     by_signal: bool,
 }
 
-/// Waits until nothing of an incarnation is left, and looks at what it had not read.
+/// Waits until nothing of an incarnation is left, and looks at what it had not read. Returns whether its transcript says that
+/// SIGTERM ended it, and its end.
 ///
 /// The daemon tries the lock and never waits for it: a lock that another process holds on the file must not hang the daemon.
 pub(crate) async fn wait_until_empty(
     dir: Arc<TeamDir>,
-    life: Incarnation,
+    incarnation: Incarnation,
     beginning: Beginning,
     (how, group): (How, Option<Group>),
-) -> Event {
-    wait_for_lock(&dir, &life, group.as_ref()).await;
+) -> (bool, Event) {
+    wait_for_lock(&dir, &incarnation, group.as_ref()).await;
     let emptiness = match &group {
-        Some(group) => group.empty(&life).await,
+        Some(group) => group.empty(&incarnation).await,
         None => Emptiness::Gone,
     };
-    let (folder, ended) = (Arc::clone(&dir), life.clone());
-    let Left { inbox, unread, by_signal } = look(&life, move || left(&folder, &ended, beginning)).await;
+    let (folder, ended) = (Arc::clone(&dir), incarnation.clone());
+    let Left { inbox, unread, by_signal } =
+        look(&incarnation, move || left(&folder, &ended, beginning)).await;
     let How { code, signal, ours } = how;
     // Orphans of an adopted worker may have become children of another process.
     let emptied = match emptiness {
@@ -68,26 +70,30 @@ pub(crate) async fn wait_until_empty(
         Emptiness::Gone => ours.then_some(Emptied::Tree),
         Emptiness::Unknown => None,
     };
-    let ended = Ended { code, signal, inbox, unread, by_signal, emptied, unworkable: None };
-    Event::Ended { incarnation: life, ended }
+    let ended = Ended { code, signal, inbox, unread, emptied, unworkable: None };
+    (by_signal, Event::Ended { incarnation, ended })
 }
 
 /// Waits until the liveness lock is free: then each shim of the incarnation has ended its command. Where there is a cgroup, the
 /// daemon kills the shims that hang, or that cannot keep up with a command that forks.
-async fn wait_for_lock(dir: &TeamDir, life: &Incarnation, group: Option<&Group>) {
+async fn wait_for_lock(dir: &TeamDir, incarnation: &Incarnation, group: Option<&Group>) {
     let began = Instant::now();
     let mut pause = PAUSES.0;
-    while let Err(held) = try_liveness_lock(dir, &life.name) {
+    while let Err(held) = try_liveness_lock(dir, &incarnation.name) {
         if mutant::is_on("ended-before-the-lock") {
             break;
         }
         if pause > Duration::from_secs(1) {
-            tracing::warn!("{} has ended, but its liveness lock is still held: {}", life.name, held.holder());
+            tracing::warn!(
+                "{} has ended, but its liveness lock is still held: {}",
+                incarnation.name,
+                held.holder()
+            );
         }
         if let Some(group) = group.filter(|_| began.elapsed() >= SHIM_GRACE)
             && let Err(error) = group.kill()
         {
-            tracing::warn!("cannot kill what is in the cgroup of {}: {error}", life.name);
+            tracing::warn!("cannot kill what is in the cgroup of {}: {error}", incarnation.name);
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(PAUSES.1);
@@ -96,7 +102,7 @@ async fn wait_for_lock(dir: &TeamDir, life: &Incarnation, group: Option<&Group>)
 
 /// Looks at what an incarnation left in its files, until that can be read: the record of an end is final, and the next
 /// incarnation relies on it.
-async fn look<F>(life: &Incarnation, left: F) -> Left
+async fn look<F>(incarnation: &Incarnation, left: F) -> Left
 where
     F: Fn() -> Result<Left, ReadError> + Clone + Send + 'static,
 {
@@ -109,7 +115,7 @@ where
             Err(error) => error.to_string(),
         };
         if pause > Duration::from_secs(1) {
-            tracing::warn!("{} has ended, but what it had not read cannot be seen: {why}", life.name);
+            tracing::warn!("{} has ended, but what it had not read cannot be seen: {why}", incarnation.name);
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(PAUSES.1);
@@ -117,17 +123,17 @@ where
 }
 
 /// Looks at what an incarnation left in its files. A file that is missing says that there is nothing.
-fn left(dir: &TeamDir, life: &Incarnation, beginning: Beginning) -> Result<Left, ReadError> {
-    let (inbox, unread) = unread(dir, &life.name, beginning)?;
-    Ok(Left { inbox, unread, by_signal: left_by_signal(dir, life)? })
+fn left(dir: &TeamDir, incarnation: &Incarnation, beginning: Beginning) -> Result<Left, ReadError> {
+    let (inbox, unread) = unread(dir, &incarnation.name, beginning)?;
+    Ok(Left { inbox, unread, by_signal: left_by_signal(dir, incarnation)? })
 }
 
 /// Tells whether the last entry of an incarnation says that SIGTERM ended it: there may have been no daemon to tell.
-fn left_by_signal(dir: &TeamDir, life: &Incarnation) -> Result<bool, DirError> {
-    let last = transcript::last_entry(dir, &life.name)?;
+fn left_by_signal(dir: &TeamDir, incarnation: &Incarnation) -> Result<bool, DirError> {
+    let last = transcript::last_entry(dir, &incarnation.name)?;
     Ok(last.is_some_and(|last| {
-        matches!(last.event, transcript::Event::Left { incarnation, by_signal: true, .. }
-            if incarnation == life.number)
+        matches!(last.event, transcript::Event::Left { incarnation: number, by_signal: true, .. }
+            if number == incarnation.number)
     }))
 }
 

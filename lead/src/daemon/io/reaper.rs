@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use teamd_shared::member::Emptied;
 use teamd_shared::process::How;
 use teamd_shared::team_dir::TeamDir;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 use super::cgroup::Group;
 use super::reap::{Beginning, wait_until_empty};
@@ -28,16 +28,18 @@ pub(crate) struct Reaper {
     dir: Arc<TeamDir>,
     /// Where the tasks that wait until nothing is left report to.
     ends: mpsc::UnboundedSender<Event>,
-    /// Those whose connection has not ended: what they said last comes first.
-    connected: HashMap<Incarnation, How>,
     /// When the process of each ended.
     exited_at: HashMap<Incarnation, Instant>,
 }
 
-/// What must be known of an incarnation to wait until nothing of it is left.
+/// What must be known of an incarnation whose process has ended, to wait until nothing of it is left.
 pub(crate) struct ExitContext {
+    /// How its process ended.
+    pub(crate) how: How,
     /// How its conversation began.
     pub(crate) beginning: Beginning,
+    /// Ends when its connection has: what it said last comes first, SIGTERM's farewell for one.
+    pub(crate) closed: Option<oneshot::Receiver<()>>,
     /// Its cgroup, if it has one.
     pub(crate) group: Option<Group>,
     /// Whether its liveness lock tells anything.
@@ -48,36 +50,7 @@ pub(crate) struct ExitContext {
 
 impl Reaper {
     pub(crate) fn new(dir: Arc<TeamDir>, ends: mpsc::UnboundedSender<Event>) -> Self {
-        Self { dir, ends, connected: HashMap::new(), exited_at: HashMap::new() }
-    }
-
-    /// Takes note that a process has ended. Returns how, unless its connection comes first: SIGTERM's farewell, for one, may
-    /// still be in it.
-    pub(crate) fn on_process_exit(
-        &mut self,
-        life: &Incarnation,
-        how: How,
-        is_connected: bool,
-    ) -> Option<How> {
-        self.exited_at.insert(life.clone(), Instant::now());
-        if is_connected {
-            self.connected.insert(life.clone(), how);
-            return None;
-        }
-        Some(how)
-    }
-
-    /// Takes note that a connection has ended; returns how its process did, if that was before.
-    pub(crate) fn on_disconnect(&mut self, life: &Incarnation) -> Option<How> {
-        self.connected.remove(life)
-    }
-
-    /// Returns those whose connection does not end, though their process has for some time.
-    pub(crate) fn overdue(&mut self) -> Vec<(Incarnation, How)> {
-        let exited_at = &self.exited_at;
-        let is_overdue =
-            |life: &Incarnation| exited_at.get(life).is_none_or(|at| at.elapsed() >= LAST_FRAMES);
-        self.connected.extract_if(|life, _| is_overdue(life)).collect()
+        Self { dir, ends, exited_at: HashMap::new() }
     }
 
     /// Returns one that ends just now.
@@ -86,13 +59,23 @@ impl Reaper {
     }
 
     /// Reports the end of an incarnation once nothing of it is left.
-    pub(crate) fn wait(&mut self, life: Incarnation, how: How, context: ExitContext) {
-        self.exited_at.entry(life.clone()).or_insert_with(Instant::now);
+    pub(crate) fn wait(&mut self, incarnation: Incarnation, context: ExitContext) {
+        self.exited_at.insert(incarnation.clone(), Instant::now());
         let (dir, ends) = (Arc::clone(&self.dir), self.ends.clone());
         tokio::spawn(async move {
-            let ExitContext { beginning, group, lock_tells, next_works_in } = context;
-            let name = life.name.clone();
-            let mut event = wait_until_empty(dir, life, beginning, (how, group)).await;
+            let ExitContext { how, beginning, closed, group, lock_tells, next_works_in } = context;
+            if let Some(closed) = closed
+                && tokio::time::timeout(LAST_FRAMES, closed).await.is_err()
+            {
+                tracing::warn!("{} has ended, but its connection has not", incarnation.name);
+            }
+            let name = incarnation.name.clone();
+            let (by_signal, mut event) =
+                wait_until_empty(dir, incarnation.clone(), beginning, (how, group)).await;
+            if by_signal {
+                // There may have been no daemon to tell. What follows from that comes before the end.
+                report(&ends, Event::Leaving { incarnation });
+            }
             if let Event::Ended { ended, .. } = &mut event {
                 if !lock_tells {
                     ended.emptied = ended.emptied.filter(|it| *it == Emptied::Cgroup);
@@ -109,8 +92,8 @@ impl Reaper {
     /// remains; else the end is reported again later. An orphan that appeared before this incarnation ended is not its own: no
     /// other end waits for a process that cannot be killed.
     pub(crate) fn on_empty(&mut self, mut event: Event, workers: &mut Supervisor) -> Option<Event> {
-        let Event::Ended { incarnation: life, ended } = &mut event else { return Some(event) };
-        let exited_at = *self.exited_at.entry(life.clone()).or_insert_with(Instant::now);
+        let Event::Ended { incarnation, ended } = &mut event else { return Some(event) };
+        let exited_at = *self.exited_at.entry(incarnation.clone()).or_insert_with(Instant::now);
         // The end of another incarnation may have shown them before its own end was seen.
         let why = match workers.end_orphans(exited_at.checked_sub(LAST_FRAMES).unwrap_or(exited_at)) {
             Ok(found) => {
@@ -118,7 +101,7 @@ impl Reaper {
                     ended.emptied = ended.emptied.filter(|it| *it == Emptied::Cgroup);
                 }
                 if found.remaining.is_empty() {
-                    self.exited_at.remove(life);
+                    self.exited_at.remove(incarnation);
                     return Some(event);
                 }
                 format!("the processes {:?} that it may have started cannot be killed", found.remaining)
@@ -127,7 +110,7 @@ impl Reaper {
         };
         let since = exited_at.elapsed();
         if since > Duration::from_secs(1) {
-            tracing::warn!("{} has ended, but {why}", life.name);
+            tracing::warn!("{} has ended, but {why}", incarnation.name);
         }
         let pause = (since / 8).clamp(ORPHAN_PAUSES.0, ORPHAN_PAUSES.1);
         let ends = self.ends.clone();

@@ -14,9 +14,11 @@ use teamd_shared::team_dir::{DirError, Stamp, TeamDir, TeamPath};
 use teamd_shared::transcript::Usage;
 
 use crate::daemon::confinement::Confinement;
-use crate::daemon::core::event::{Incarnation, Now};
+use crate::daemon::core::event::Incarnation;
 use crate::daemon::core::live::Live;
 use crate::daemon::core::waiters::status;
+use crate::error::CommandError;
+use crate::exit_code::ExitCode;
 
 /// How long a change that no command waits for (idle, working) may wait to be written together with others.
 const LAZY: Duration = Duration::from_millis(20);
@@ -59,28 +61,15 @@ pub(crate) enum OnDisk {
     Unreadable,
 }
 
-/// What was at the place of the roster at the start.
-pub(crate) enum Before {
-    /// A roster, or nothing.
-    Usable(Option<Roster>),
-    /// Something that could not be read; it was kept under this name.
-    KeptAside(String),
-}
-
-/// A roster that a newer program wrote is never written over.
-#[derive(Debug, thiserror::Error)]
-#[error("config.json has version {0}, this program knows {VERSION}")]
-pub(crate) struct Newer(pub(crate) u32);
-
 /// Moves the file aside, under a name that says why; returns where to.
-pub(crate) fn set_aside(dir: &TeamDir, why: &str, now: Now) -> Result<String, DirError> {
-    let aside = aside(why, now);
+pub(crate) fn set_aside(dir: &TeamDir, why: &str, wall: f64) -> Result<String, DirError> {
+    let aside = aside(why, wall);
     dir.rename(&TeamPath::config(), &aside)?;
     Ok(aside.to_string())
 }
 
-fn aside(why: &str, now: Now) -> TeamPath {
-    TeamPath::config().with_suffix(&format!(".{why}-{:.3}", now.wall))
+fn aside(why: &str, wall: f64) -> TeamPath {
+    TeamPath::config().with_suffix(&format!(".{why}-{wall:.3}"))
 }
 
 impl RosterFile {
@@ -95,30 +84,29 @@ impl RosterFile {
         Self { sandbox, ..Self::default() }
     }
 
-    /// Looks at the file that is there, and moves it aside if it is no roster.
-    pub(crate) fn look(dir: &TeamDir, now: Now) -> Result<Result<Before, Newer>, DirError> {
-        Ok(match Self::find(dir)? {
-            Ok(OnDisk::Nothing) => Ok(Before::Usable(None)),
-            Ok(OnDisk::Roster(roster)) => Ok(Before::Usable(Some(roster))),
-            Ok(OnDisk::Unreadable) => Ok(Before::KeptAside(set_aside(dir, UNREADABLE, now)?)),
-            Err(newer) => Err(newer),
-        })
-    }
-
     /// Looks at the file that is there, and leaves it there.
-    pub(crate) fn find(dir: &TeamDir) -> Result<Result<OnDisk, Newer>, DirError> {
-        match Roster::load(dir) {
-            Ok(Some(roster)) if roster.version > VERSION => Ok(Err(Newer(roster.version))),
-            Ok(Some(roster)) => Ok(Ok(OnDisk::Roster(roster))),
-            Ok(None) => Ok(Ok(OnDisk::Nothing)),
-            Err(ConfigError::Dir(error)) => Err(error),
-            Err(ConfigError::Malformed(_)) => {
-                let newer = version_of(&dir.read(&TeamPath::config())?).filter(|&version| version > VERSION);
-                if let Some(version) = newer {
-                    return Ok(Err(Newer(version)));
-                }
-                Ok(Ok(OnDisk::Unreadable))
+    ///
+    /// # Errors
+    /// [`ExitCode::Failed`] for a roster that a newer program wrote: it is never written over. Also if the system refuses.
+    pub(crate) fn find(dir: &TeamDir) -> Result<OnDisk, CommandError> {
+        let (found, version) = match Roster::load(dir) {
+            Ok(Some(roster)) => {
+                let version = roster.version;
+                (OnDisk::Roster(roster), Some(version))
             }
+            Ok(None) => (OnDisk::Nothing, None),
+            Err(ConfigError::Dir(error)) => return Err(error.into()),
+            Err(ConfigError::Malformed(_)) => {
+                (OnDisk::Unreadable, version_of(&dir.read(&TeamPath::config())?))
+            }
+        };
+        match version.filter(|&version| version > VERSION) {
+            Some(newer) => {
+                let message = format!("config.json has version {newer}, this program knows {VERSION}");
+                Err(CommandError::new(ExitCode::Failed, message)
+                    .hint("nothing was changed; use the newer teamd that wrote it"))
+            }
+            None => Ok(found),
         }
     }
 
@@ -135,8 +123,8 @@ impl RosterFile {
         (doing != Doing::Starting || !member.usage.is_nothing()).then_some((doing, member.usage))
     }
 
-    /// Takes over how a member stands now.
-    pub(crate) fn show(&mut self, team: &Team, live: &Live, name: &Name) {
+    /// Takes over how a member stands now; `wall` is the time, if a daemon runs.
+    pub(crate) fn show(&mut self, (team, live): (&Team, &Live), name: &Name, wall: Option<f64>) {
         let Some(MemberState { record: member, spawned, .. }) = team.members.get(name) else {
             self.lines.remove(name);
             self.touch();
@@ -146,7 +134,7 @@ impl RosterFile {
         let said = live.of(&incarnation).map(|alive| alive.said.clone()).unwrap_or_default();
         let status = status(team, live, member);
         let before = self.lines.get(name).filter(|shown| shown.status == status).map(|shown| shown.since);
-        let since = before.unwrap_or(if live.wall > 0.0 { live.wall } else { member.updated_at });
+        let since = before.or(wall).unwrap_or(member.updated_at);
         let shown = RosterMember {
             name: name.clone(),
             role: member.terms.role.clone(),
@@ -213,9 +201,9 @@ impl RosterFile {
         &self,
         dir: &TeamDir,
         team: &Team,
-        (why, now): (&str, Now),
+        (why, wall): (&str, f64),
     ) -> Result<String, DirError> {
-        let (at, aside) = (TeamPath::config(), aside(why, now));
+        let (at, aside) = (TeamPath::config(), aside(why, wall));
         replace_synced(dir, &aside, self.render(team).as_bytes())?;
         if let Err(error) = dir.exchange(&aside, &at) {
             dir.remove(&aside)?;
@@ -229,7 +217,7 @@ impl RosterFile {
     ///
     /// # Errors
     /// [`DirError`] if the system refuses.
-    pub(crate) fn look_after(&mut self, dir: &TeamDir, now: Now) -> Result<Option<String>, DirError> {
+    pub(crate) fn look_after(&mut self, dir: &TeamDir, wall: f64) -> Result<Option<String>, DirError> {
         let found = dir.stamp(&TeamPath::config())?;
         if self.written.is_none() || found == self.written {
             return Ok(None);
@@ -241,7 +229,7 @@ impl RosterFile {
                 Ok(Some("config.json was changed by another process: it is written anew".to_owned()))
             }
             Ok(Some(_)) | Err(_) => {
-                let aside = set_aside(dir, UNREADABLE, now)?;
+                let aside = set_aside(dir, UNREADABLE, wall)?;
                 Ok(Some(format!(
                     "config.json was no roster any more: it was kept as {aside} and is written anew"
                 )))

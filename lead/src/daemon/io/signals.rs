@@ -6,7 +6,6 @@
 use nix::sys::signal::{SigSet, Signal, raise};
 use tokio::signal::unix::{self, SignalKind, signal};
 
-use crate::daemon::run::failed;
 use crate::error::CommandError;
 
 /// The two signals, as streams.
@@ -22,7 +21,7 @@ impl Signals {
     /// # Errors
     /// [`crate::exit_code::ExitCode::Failed`] if the system refuses.
     pub(crate) fn catch() -> Result<Self, CommandError> {
-        let catch = |kind| signal(kind).map_err(|e| failed("cannot handle signals", &e));
+        let catch = |kind| signal(kind).map_err(|e| CommandError::refused("cannot handle signals", &e));
         Ok(Self { terminate: catch(SignalKind::terminate())?, interrupt: catch(SignalKind::interrupt())? })
     }
 

@@ -6,7 +6,6 @@ use teamd_shared::team_dir::{TeamDir, TeamPath};
 use tokio::task::JoinHandle;
 
 use crate::daemon::io::connections::{Inputs, accept};
-use crate::daemon::run::failed;
 use crate::error::CommandError;
 
 /// The socket that the daemon listens on.
@@ -23,7 +22,8 @@ impl Socket {
     /// # Errors
     /// [`crate::exit_code::ExitCode::Failed`] if the system refuses.
     pub(crate) fn listen(dir: &TeamDir, inputs: Inputs) -> Result<Self, CommandError> {
-        let listener = Listener::bind(dir).map_err(|e| failed("cannot make its control socket", &e))?;
+        let listener =
+            Listener::bind(dir).map_err(|e| CommandError::refused("cannot make its control socket", &e))?;
         let identity = dir.identity(&TeamPath::socket())?;
         // From here on connections must be accepted: a client of a socket that is not served waits in vain.
         let accepts = tokio::spawn(accept(listener, inputs));

@@ -4,13 +4,13 @@
 //! incarnation is over when its process has ended *and* its liveness lock is free: tool processes live under shims that hold
 //! the lock until all they started is gone. If it has a cgroup, that must be empty too.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::process::{Child, Command};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use rustix::event::epoll;
@@ -44,7 +44,10 @@ pub(crate) struct Supervisor {
     unlocked: HashSet<Incarnation>,
     cgroups: Cgroups,
     orphans: Orphans,
-    watcher: Watcher,
+    /// Where one thread waits for the ends of all processes.
+    epoll: Arc<OwnedFd>,
+    /// The incarnations that it waits for, by their number there.
+    watched: BTreeMap<u64, Incarnation>,
 }
 
 /// A started worker.
@@ -54,13 +57,17 @@ pub(crate) struct StartedWorker {
 }
 
 impl Supervisor {
-    /// Makes a supervisor; `exited` hears of each process that ends.
+    /// Makes a supervisor; `exited` gets a number of each process that ends, for [`Supervisor::reap`].
     pub(crate) fn new(
         dir: Arc<TeamDir>,
         worker: Program,
         (confinement, cgroups): (&Confinement, Cgroups),
-        exited: mpsc::UnboundedSender<Incarnation>,
+        exited: mpsc::UnboundedSender<u64>,
     ) -> io::Result<Self> {
+        let epoll = Arc::new(epoll::create(epoll::CreateFlags::CLOEXEC)?);
+        let waiting = Arc::clone(&epoll);
+        let thread = std::thread::Builder::new().name("reaper".to_owned());
+        thread.spawn(move || wait_for_ends(&waiting, &exited))?;
         Ok(Self {
             dir,
             worker,
@@ -70,7 +77,8 @@ impl Supervisor {
             unlocked: HashSet::new(),
             cgroups,
             orphans: Orphans::begin()?,
-            watcher: Watcher::new(exited)?,
+            epoll,
+            watched: BTreeMap::new(),
         })
     }
 
@@ -183,7 +191,10 @@ impl Supervisor {
     }
 
     fn watch(&mut self, incarnation: Incarnation, process: ProcessHandle) -> io::Result<()> {
-        self.watcher.add(incarnation.clone(), process.try_clone_fd()?)?;
+        let number = self.watched.last_key_value().map_or(0, |(last, _)| last + 1);
+        let flags = epoll::EventFlags::IN | epoll::EventFlags::ONESHOT;
+        epoll::add(&*self.epoll, &process, epoll::EventData::new_u64(number), flags)?;
+        self.watched.insert(number, incarnation.clone());
         self.processes.insert(incarnation, process);
         Ok(())
     }
@@ -233,52 +244,20 @@ impl Supervisor {
         self.processes.get(incarnation).map(ProcessHandle::identity)
     }
 
-    /// Reaps a process that has ended; exit code and signal, as far as they can be seen.
-    pub(crate) fn reap(&mut self, incarnation: &Incarnation) -> How {
-        let Some(process) = self.processes.remove(incarnation) else { return How::default() };
-        process.reap().unwrap_or_else(|error| {
+    /// Reaps the process with this number, which has ended. Returns its incarnation, and how it ended as far as that can be
+    /// seen.
+    pub(crate) fn reap(&mut self, number: u64) -> Option<(Incarnation, How)> {
+        let incarnation = self.watched.remove(&number)?;
+        let how = self.processes.remove(&incarnation)?.reap().unwrap_or_else(|error| {
             tracing::warn!("cannot reap {}: {error}", incarnation.name);
             How::default()
-        })
+        });
+        Some((incarnation, how))
     }
 }
 
-/// One thread that waits for all pidfds. (tokio's `AsyncFd` takes foreign descriptors by `unsafe` only.)
-#[derive(Debug)]
-struct Watcher {
-    epoll: Arc<OwnedFd>,
-    watched: Arc<Mutex<Watched>>,
-}
-
-#[derive(Debug, Default)]
-struct Watched {
-    next: u64,
-    processes: HashMap<u64, (Incarnation, OwnedFd)>,
-}
-
-impl Watcher {
-    fn new(exited: mpsc::UnboundedSender<Incarnation>) -> io::Result<Self> {
-        let epoll = Arc::new(epoll::create(epoll::CreateFlags::CLOEXEC)?);
-        let watched = Arc::new(Mutex::new(Watched::default()));
-        let watcher = Self { epoll: Arc::clone(&epoll), watched: Arc::clone(&watched) };
-        std::thread::Builder::new()
-            .name("reaper".to_owned())
-            .spawn(move || wait_for_ends(&epoll, &watched, &exited))?;
-        Ok(watcher)
-    }
-
-    fn add(&self, incarnation: Incarnation, pidfd: OwnedFd) -> io::Result<()> {
-        let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
-        watched.next += 1;
-        let token = watched.next;
-        let flags = epoll::EventFlags::IN | epoll::EventFlags::ONESHOT;
-        epoll::add(&*self.epoll, &pidfd, epoll::EventData::new_u64(token), flags)?;
-        watched.processes.insert(token, (incarnation, pidfd));
-        Ok(())
-    }
-}
-
-fn wait_for_ends(epoll: &OwnedFd, watched: &Mutex<Watched>, exited: &mpsc::UnboundedSender<Incarnation>) {
+/// Reports each process that ends, by its number. (tokio's `AsyncFd` takes foreign descriptors by `unsafe` only.)
+fn wait_for_ends(epoll: &OwnedFd, exited: &mpsc::UnboundedSender<u64>) {
     let mut events = Vec::with_capacity(64);
     loop {
         events.clear();
@@ -289,13 +268,8 @@ fn wait_for_ends(epoll: &OwnedFd, watched: &Mutex<Watched>, exited: &mpsc::Unbou
                 return;
             }
         }
-        for event in &events {
-            let token = event.data.u64();
-            let ended = watched.lock().unwrap_or_else(PoisonError::into_inner).processes.remove(&token);
-            let Some((incarnation, _pidfd)) = ended else { continue };
-            if exited.send(incarnation).is_err() {
-                return;
-            }
+        if events.iter().any(|event: &epoll::Event| exited.send(event.data.u64()).is_err()) {
+            return;
         }
     }
 }

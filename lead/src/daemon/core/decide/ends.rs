@@ -18,13 +18,6 @@ enum Next {
 impl View<'_> {
     pub(super) fn ended(&self, incarnation: &Incarnation, ended: &Ended, ids: &mut dyn Ids) -> Decision {
         let Some(member) = self.present(incarnation) else { return Decision::default() };
-        // Its transcript says that SIGTERM ends it, and maybe no daemon heard so: what follows from that comes first.
-        let farewell = if ended.by_signal { self.leaving(incarnation) } else { Decision::default() };
-        let said = farewell.records.iter().find_map(|record| match record {
-            Record::Member(record) => Some(record.member.clone()),
-            Record::Team(_) | Record::Request(_) | Record::Snapshot(_) => None,
-        });
-        let member = said.as_ref().unwrap_or(member);
         let end = self.end_of(member);
         let next = match end {
             End::Shutdown | End::Killed => Next::End { note: None },
@@ -34,7 +27,7 @@ impl View<'_> {
             }
             End::Crashed => self.after_crash(member, ended),
         };
-        farewell.and(self.exited(member, ended, (end, next), ids))
+        self.exited(member, ended, (end, next), ids)
     }
 
     /// Decides when no process could be started for an incarnation. One that follows a crash is tried again as if it had
@@ -125,7 +118,7 @@ impl View<'_> {
         };
         let incarnation = Incarnation { name: member.name.clone(), number: record.member.incarnation };
         let decision = Decision::default().record(Record::Member(Box::new(record)));
-        if restart { decision.act(Action::Start(incarnation)) } else { decision }
+        if restart { decision.act(Action::Start(incarnation, None)) } else { decision }
     }
 
     fn after_exit(&self, member: &Member, exit: Exit, end: End, restart: bool) -> Member {

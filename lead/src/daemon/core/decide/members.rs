@@ -9,120 +9,110 @@ use teamd_shared::member::{Gate, Member, Phase, Terms};
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
 
-use super::{Decision, View, or_refuse};
-use crate::daemon::core::event::{Action, Client, Incarnation, SpawnFacts, Until};
+use super::{Decision, View, conflict};
+use crate::daemon::core::event::{Action, Incarnation, ReplyTo, SpawnFacts, Until};
+use crate::daemon::core::notices::archive_names;
 
 impl View<'_> {
     /// Decides on a spawn. A repeated order waits with the first one.
     pub(super) fn spawn(
         &self,
-        client: Client,
-        id: &RequestId,
-        order: &SpawnOrder,
-        facts: &SpawnFacts,
-    ) -> Decision {
-        let before = self.team.members.get(&order.name);
-        match before.filter(|before| before.spawn_id.as_ref() == Some(id)) {
-            Some(MemberState { record, .. }) => {
-                let first = record.incarnation - record.restarted.min(record.incarnation);
-                Decision::default().act(Action::Wait(client, order.name.clone(), Until::Ready(first)))
-            }
-            None => or_refuse(client, self.try_spawn(client, id, order, facts)),
-        }
-    }
-
-    fn try_spawn(
-        &self,
-        client: Client,
+        client: ReplyTo,
         id: &RequestId,
         order: &SpawnOrder,
         facts: &SpawnFacts,
     ) -> Result<Decision, Refusal> {
         // Names are validated where they are read; `lead` is the lead agent.
-        let name = order.name.clone();
-        let before = self.team.members.get(&name).map(|state| &state.record);
-        self.may_begin(&name, before, order, facts)?;
-        let member = match before.filter(|_| order.resume) {
-            Some(before) => self.resumed(before, order),
-            None => self.fresh(&name, before, order, facts),
-        };
-        let incarnation = member.incarnation;
-        let prompt = if order.resume { None } else { order.terms.prompt.clone() };
+        let before = self.team.members.get(&order.name);
+        if let Some(MemberState { record, .. }) = before.filter(|it| it.spawn_id.as_ref() == Some(id)) {
+            let first = record.incarnation - record.restarted.min(record.incarnation);
+            return Ok(Decision::default().act(Action::Wait(
+                client,
+                order.name.clone(),
+                Until::Ready(first),
+            )));
+        }
+        let before = before.map(|state| &state.record);
+        self.may_begin(before, order, facts)?;
+        let member = self.begun(before, order, facts);
+        let (name, number) = (member.name.clone(), member.incarnation);
         let record = MemberRecord {
-            prompt,
+            prompt: order.terms.prompt.clone(),
             command_id: Some(id.clone()),
             ..MemberRecord::of(MemberEvent::Spawning, member)
         };
         Ok(Decision::default()
             .record(Record::Member(Box::new(record)))
-            .act(Action::Start(Incarnation { name: name.clone(), number: incarnation }))
-            .act(Action::Wait(client, name, Until::Ready(incarnation))))
+            .act(Action::Start(Incarnation { name: name.clone(), number }, Some(order.environment.clone())))
+            .act(Action::Wait(client, name, Until::Ready(number))))
     }
 
     fn may_begin(
         &self,
-        name: &Name,
         before: Option<&Member>,
         order: &SpawnOrder,
         facts: &SpawnFacts,
     ) -> Result<(), Refusal> {
-        let refuse = |code, message: String, hint: String| Err(Refusal::new(code, message).hint(hint));
+        let (name, terms) = (&order.name, &order.terms);
         if self.team.stopping {
-            return refuse(
-                RefusalCode::Conflict,
-                "the daemon is stopping".into(),
-                "`teamd start` again, later".into(),
-            );
+            return Err(conflict("the daemon is stopping", "`teamd start` again, later"));
         }
         if before.is_some_and(|member| !member.phase.is_ended()) {
             let hint = format!("take another name, or `teamctl shutdown {name}` first");
-            return refuse(RefusalCode::Conflict, format!("{name} is running already"), hint);
+            return Err(conflict(format!("{name} is running already"), hint));
         }
         if order.resume && before.is_none() {
-            let hint = format!("`teamctl spawn {name}` without --resume begins afresh");
-            return refuse(
-                RefusalCode::NotFound,
-                format!("{name} has no earlier incarnation to resume"),
-                hint,
-            );
+            let message = format!("{name} has no earlier incarnation to resume");
+            return Err(Refusal::new(RefusalCode::NotFound, message)
+                .hint(format!("`teamctl spawn {name}` without --resume begins afresh")));
         }
-        if order.resume && order.terms.prompt.is_some() {
-            let hint = format!("`teamctl spawn {name} --resume`, then `teamctl send {name} TEXT`");
-            return refuse(RefusalCode::Usage, "a resumed teammate takes no prompt".into(), hint);
+        if order.resume && terms.prompt.is_some() {
+            return Err(Refusal::new(RefusalCode::Usage, "a resumed teammate takes no prompt")
+                .hint(format!("`teamctl spawn {name} --resume`, then `teamctl send {name} TEXT`")));
         }
-        if *name == Name::lead() && (order.terms.plan == Some(true) || order.terms.approve_by.is_some()) {
-            let hint = "`teamctl chat` starts it".into();
-            return refuse(RefusalCode::Usage, "the lead agent submits no plans".into(), hint);
+        if *name == Name::lead() && (terms.plan == Some(true) || terms.approve_by.is_some()) {
+            return Err(Refusal::new(RefusalCode::Usage, "the lead agent submits no plans")
+                .hint("`teamctl chat` starts it"));
         }
         if is_being_archived(self.team, name) {
-            let message = format!("the files of the {name} that was forgotten are not in the archive yet");
-            let hint = "`teamctl log teamd` says why; try again when that is repaired".into();
-            return refuse(RefusalCode::Conflict, message, hint);
+            return Err(conflict(
+                format!("the files of the {name} that was forgotten are not in the archive yet"),
+                "`teamctl log teamd` says why; try again when that is repaired",
+            ));
         }
         if let Some(holder) = &facts.held {
-            let message = format!("something of an earlier incarnation of {name} is still there: {holder}");
-            return refuse(RefusalCode::Conflict, message, "wait until it has ended, or end it".into());
+            return Err(conflict(
+                format!("something of an earlier incarnation of {name} is still there: {holder}"),
+                "wait until it has ended, or end it",
+            ));
         }
         Ok(())
     }
 
-    fn fresh(&self, name: &Name, before: Option<&Member>, order: &SpawnOrder, facts: &SpawnFacts) -> Member {
-        let incarnation = self.team.last_incarnation(name) + 1;
+    /// Returns the member of an incarnation that begins: a fresh one, or a resumed one with the same conversation, of which the
+    /// order changes what it names.
+    fn begun(&self, before: Option<&Member>, order: &SpawnOrder, facts: &SpawnFacts) -> Member {
+        let incarnation = self.team.last_incarnation(&order.name) + 1;
+        let resumed = before.filter(|_| order.resume);
         let exit = before.and_then(|member| member.exit.clone());
-        let role = before.map(|member| member.terms.role.clone()).unwrap_or_default();
-        let terms = Terms { role, ..Terms::of_workspace(facts.default_workspace.clone()) };
+        let fresh = || {
+            let role = before.map(|member| member.terms.role.clone()).unwrap_or_default();
+            Terms { role, ..Terms::of_workspace(facts.default_workspace.clone()) }
+        };
+        let read_so_far = exit.as_ref().map_or(Position::START, |exit| exit.inbox);
         Member {
-            name: name.clone(),
-            terms: terms.with(&order.terms),
+            name: order.name.clone(),
+            terms: resumed.map_or_else(fresh, |member| member.terms.clone()).with(&order.terms),
             incarnation,
-            conversation: incarnation,
-            begins_at: facts
-                .lead_inbox
-                .unwrap_or_else(|| exit.as_ref().map_or(Position::START, |exit| exit.inbox)),
+            conversation: resumed.map_or(incarnation, |member| member.conversation),
+            begins_at: resumed.map_or(facts.lead_inbox.unwrap_or(read_so_far), |member| member.begins_at),
             phase: Phase::Spawning,
             process: None,
             cgroup: None,
-            gate: if order.terms.plan == Some(true) { Gate::Closed } else { Gate::Open },
+            gate: match order.terms.plan {
+                Some(true) => Gate::Closed,
+                _ => resumed.map_or(Gate::Open, |member| member.gate),
+            },
             ending: None,
             ending_note: None,
             restarts: Vec::new(),
@@ -134,64 +124,36 @@ impl View<'_> {
         }
     }
 
-    /// Returns the member for a resume: the same conversation in another process. What the order names is changed.
-    fn resumed(&self, before: &Member, order: &SpawnOrder) -> Member {
-        Member {
-            terms: before.terms.clone().with(&order.terms),
-            incarnation: before.incarnation + 1,
-            phase: Phase::Spawning,
-            process: None,
-            cgroup: None,
-            gate: if order.terms.plan == Some(true) { Gate::Closed } else { before.gate },
-            ending: None,
-            ending_note: None,
-            restarts: Vec::new(),
-            restarted: 0,
-            silent_since: None,
-            spawned_at: self.now.wall,
-            updated_at: self.now.wall,
-            ..before.clone()
+    pub(super) fn interrupt(
+        &self,
+        client: ReplyTo,
+        name: &Name,
+        asked_at: Duration,
+    ) -> Result<Decision, Refusal> {
+        let incarnation = Incarnation::of(self.running(name)?);
+        if !self.live.of(&incarnation).is_some_and(|alive| alive.connected && alive.ready) {
+            return Err(conflict(format!("{name} cannot be reached just now"), "try again in a moment"));
         }
+        let done = Done::Recorded { incarnation: incarnation.number };
+        Ok(Decision::default()
+            .act(Action::Say(incarnation, ToWorker::Interrupt { asked_at }))
+            .act(Action::Reply(client, Ok(done))))
     }
 
-    pub(super) fn interrupt(&self, client: Client, name: &Name, asked_at: Duration) -> Decision {
-        or_refuse(
-            client,
-            self.running(name).and_then(|member| {
-                let incarnation = Incarnation::of(member);
-                if !self.live.of(&incarnation).is_some_and(|alive| alive.connected && alive.ready) {
-                    let message = format!("{name} cannot be reached just now");
-                    return Err(Refusal::new(RefusalCode::Conflict, message).hint("try again in a moment"));
-                }
-                let done = Done::Recorded { incarnation: member.incarnation };
-                Ok(Decision::default()
-                    .act(Action::Say(incarnation, ToWorker::Interrupt { asked_at }))
-                    .act(Action::Reply(client, Ok(done))))
-            }),
-        )
-    }
-
-    pub(super) fn forget(&self, client: Client, name: &Name) -> Decision {
-        or_refuse(
-            client,
-            self.known(name).and_then(|member| {
-                if !member.phase.is_ended() {
-                    let message = format!("{name} is running");
-                    let hint = format!("`teamctl shutdown {name}` first");
-                    return Err(Refusal::new(RefusalCode::Conflict, message).hint(hint));
-                }
-                let seq = self.team.seq + 1;
-                let files = crate::daemon::core::notices::archive_names(name, seq);
-                Ok(Decision::default()
-                    .member(MemberEvent::Forgotten, self.updated(member))
-                    .act(Action::Reply(client, Ok(Done::Forgotten { files }))))
-            }),
-        )
+    pub(super) fn forget(&self, client: ReplyTo, name: &Name) -> Result<Decision, Refusal> {
+        let member = self.known(name)?;
+        if !member.phase.is_ended() {
+            return Err(conflict(format!("{name} is running"), format!("`teamctl shutdown {name}` first")));
+        }
+        let files = archive_names(name, self.team.seq + 1);
+        Ok(Decision::default()
+            .member(MemberEvent::Forgotten, self.updated(member))
+            .act(Action::Reply(client, Ok(Done::Forgotten { files }))))
     }
 }
 
 /// Tells whether the files of a forgotten member may not be in the archive yet.
-pub(crate) fn is_being_archived(team: &Team, name: &Name) -> bool {
+fn is_being_archived(team: &Team, name: &Name) -> bool {
     team.undone.iter().any(|line| {
         matches!(&line.record, Record::Member(it) if it.event == MemberEvent::Forgotten && it.member.name == *name)
     })

@@ -8,43 +8,22 @@ use teamd_shared::message::LEAD;
 use teamd_shared::name::Name;
 use teamd_shared::request::{self, Answerer, Kind, Request};
 
-use super::{Decision, View, or_refuse};
-use crate::daemon::core::event::{Action, Client, Until};
-
-/// The answer to a plan, as it was given.
-pub(super) struct Verdict<'a> {
-    pub(super) request_id: &'a RequestId,
-    pub(super) approve: bool,
-    pub(super) feedback: &'a str,
-}
-
-/// An order to ask a teammate for a plan.
-pub(super) struct PlanRequest<'a> {
-    pub(super) id: &'a RequestId,
-    pub(super) name: &'a Name,
-    pub(super) content: &'a str,
-    pub(super) wait: bool,
-}
+use super::{Decision, View, conflict};
+use crate::daemon::core::event::{Action, ReplyTo, Until};
 
 impl View<'_> {
     /// Has a command answered when a plan is not pending any more.
-    pub(super) fn await_verdict(&self, client: Client, request_id: &RequestId) -> Decision {
+    pub(super) fn await_verdict(&self, client: ReplyTo, request_id: &RequestId) -> Result<Decision, Refusal> {
         let plan = self.team.requests.get(request_id).filter(|it| it.kind == Kind::PlanApproval);
         let author = plan.and_then(|plan| Name::of_inbox(plan.member()).ok());
-        let waits = author.map(|name| {
-            Decision::default().act(Action::Wait(client, name, Until::Judged(request_id.clone())))
-        });
-        or_refuse(client, waits.ok_or_else(|| no_such_request(request_id)))
+        let author = author.ok_or_else(|| no_such_request(request_id))?;
+        Ok(Decision::default().act(Action::Wait(client, author, Until::Judged(request_id.clone()))))
     }
 
-    pub(super) fn answer(&self, client: Client, verdict: &Verdict<'_>, ids: &mut dyn Ids) -> Decision {
-        or_refuse(client, self.try_answer(client, verdict, ids))
-    }
-
-    fn try_answer(
+    pub(super) fn answer(
         &self,
-        client: Client,
-        &Verdict { request_id, approve, feedback }: &Verdict<'_>,
+        client: ReplyTo,
+        (request_id, approve, feedback): (&RequestId, bool, &str),
         ids: &mut dyn Ids,
     ) -> Result<Decision, Refusal> {
         let request = self.team.requests.get(request_id).ok_or_else(|| no_such_request(request_id))?;
@@ -66,7 +45,7 @@ impl View<'_> {
                 let message =
                     format!("{request_id} is {} already, with other words", request.status.as_str());
                 let hint = format!("`teamctl send {} TEXT` tells more", request.member());
-                Err(Refusal::new(RefusalCode::Conflict, message).hint(hint))
+                Err(conflict(message, hint))
             }
             Err(request::AnswerError::Repeated) => {
                 let done = Done::Answered { repeated: true };
@@ -93,38 +72,33 @@ impl View<'_> {
     /// Closes the gate and asks for a plan, in one line.
     pub(super) fn request_plan(
         &self,
-        client: Client,
-        &PlanRequest { id, name, content, wait }: &PlanRequest<'_>,
+        client: ReplyTo,
+        (id, name, content, wait): (&RequestId, &Name, &str, bool),
         ids: &mut dyn Ids,
-    ) -> Decision {
+    ) -> Result<Decision, Refusal> {
         let answered = |incarnation, seq| match wait {
             true => Action::Wait(client, name.clone(), Until::GateClosed { incarnation, seq }),
             false => Action::Reply(client, Ok(Done::Recorded { incarnation })),
         };
-        let before = self.team.members.get(name);
-        if let Some(state) = before
+        if let Some(state) = self.team.members.get(name)
             && let Some((_, seq)) = state.plan_request.as_ref().filter(|(known, _)| known == id)
         {
-            return Decision::default().act(answered(state.record.incarnation, *seq));
+            return Ok(Decision::default().act(answered(state.record.incarnation, *seq)));
         }
-        let asked = self.running(name).and_then(|member| {
-            if *name == Name::lead() {
-                let message = "the lead agent submits no plans: it has no lead that answers them";
-                let hint = "tell it with `teamctl send lead TEXT`, or in `teamctl chat`";
-                return Err(Refusal::new(RefusalCode::Conflict, message).hint(hint));
-            }
-            let member = Member { gate: Gate::Closed, ..self.updated(member) };
-            let done = answered(member.incarnation, self.team.seq + 1);
-            let record = MemberRecord {
-                command_id: Some(id.clone()),
-                content: Some(content.to_owned()),
-                tell: vec![Notice { to: name.clone(), id: ids.message() }],
-                ..MemberRecord::of(MemberEvent::GateClosed, member)
-            };
-            let decision = Decision::default().record(Record::Member(Box::new(record)));
-            Ok(self.fits(decision)?.act(done))
-        });
-        or_refuse(client, asked)
+        let member = self.running(name)?;
+        if *name == Name::lead() {
+            let hint = "tell it with `teamctl send lead TEXT`, or in `teamctl chat`";
+            return Err(conflict("the lead agent submits no plans: it has no lead that answers them", hint));
+        }
+        let member = Member { gate: Gate::Closed, ..self.updated(member) };
+        let done = answered(member.incarnation, self.team.seq + 1);
+        let record = MemberRecord {
+            command_id: Some(id.clone()),
+            content: Some(content.to_owned()),
+            tell: vec![Notice { to: name.clone(), id: ids.message() }],
+            ..MemberRecord::of(MemberEvent::GateClosed, member)
+        };
+        Ok(self.fits(Decision::default().record(Record::Member(Box::new(record))))?.act(done))
     }
 }
 
@@ -140,19 +114,17 @@ fn says(request: &Request, feedback: &str) -> bool {
 fn explain(request: &Request, why: request::AnswerError) -> Refusal {
     let id = &request.request_id;
     match why {
-        request::AnswerError::WrongAnswerer => {
-            let message = format!("{id} is a shutdown request: {} answers it", request.to);
-            Refusal::new(RefusalCode::Conflict, message).hint("`teamctl plans` lists what can be answered")
-        }
+        request::AnswerError::WrongAnswerer => conflict(
+            format!("{id} is a shutdown request: {} answers it", request.to),
+            "`teamctl plans` lists what can be answered",
+        ),
         request::AnswerError::Resolved(status) => {
-            let when = match &request.reason {
-                Some(reason) if !reason.is_empty() => format!(": {reason}"),
-                _ => String::new(),
-            };
-            let message = format!("{id} is {} already{when}", status.as_str());
-            let hint =
-                format!("a further plan of {} gets an id of its own: `teamctl plans`", request.member());
-            Refusal::new(RefusalCode::Conflict, message).hint(hint)
+            let reason = request.reason.as_deref().filter(|reason| !reason.is_empty());
+            let why = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
+            conflict(
+                format!("{id} is {} already{why}", status.as_str()),
+                format!("a further plan of {} gets an id of its own: `teamctl plans`", request.member()),
+            )
         }
         request::AnswerError::Repeated => Refusal::new(RefusalCode::Conflict, why.to_string()),
     }

@@ -7,13 +7,12 @@ use teamd_shared::control::{Done, Refusal, RefusalCode, ShutdownOrder};
 use teamd_shared::id::{Ids, RequestId};
 use teamd_shared::journal::{MemberEvent, Notice, Record, RequestEvent, TeamEvent};
 use teamd_shared::member::{Ending, Member};
-use teamd_shared::message::LEAD;
 use teamd_shared::name::Name;
 use teamd_shared::request::{Kind, Payload, Request, Status};
 use uuid::Uuid;
 
-use super::{Decision, View, or_refuse};
-use crate::daemon::core::event::{Action, Client, Incarnation, Until};
+use super::{Decision, View};
+use crate::daemon::core::event::{Action, Incarnation, ReplyTo, Until};
 use crate::daemon::core::live::Due;
 
 /// Seconds that a model has to decide when the daemon was told by a signal to end.
@@ -21,26 +20,12 @@ const HURRIED: f64 = 3.0;
 /// Seconds after which a teammate is forced when `teamd stop --force` asks it.
 const STOP_FORCE_AFTER: f64 = 10.0;
 
-/// A shutdown order, and where it comes from.
-#[derive(Clone, Copy)]
-struct Ask<'a> {
-    order: &'a ShutdownOrder,
-    /// Whether it is the lead agent.
-    agent: bool,
-    /// The id of the line in the teammate's inbox.
-    message_id: Uuid,
-}
-
 impl View<'_> {
-    pub(super) fn shutdown(&self, client: Client, order: &ShutdownOrder, ids: &mut dyn Ids) -> Decision {
-        or_refuse(client, self.try_shutdown(client, order, ids))
-    }
-
     /// Asks a teammate to shut down, or joins the request that is pending or approved. A repeated order joins the request that
     /// it led to, in whatever state that is.
-    fn try_shutdown(
+    pub(super) fn shutdown(
         &self,
-        client: Client,
+        client: ReplyTo,
         order: &ShutdownOrder,
         ids: &mut dyn Ids,
     ) -> Result<Decision, Refusal> {
@@ -54,10 +39,7 @@ impl View<'_> {
                 (decision, known.request_id.clone())
             }
             Some(_) => return Err(taken(&order.request_id)),
-            None => {
-                let ask = Ask { order, agent, message_id: ids.message() };
-                self.ask(self.running(name)?, &ask)
-            }
+            None => self.ask(self.running(name)?, order, agent, ids.message()),
         };
         let answer = match order.wait {
             true => Action::Wait(client, name.clone(), Until::Ended(request_id)),
@@ -72,33 +54,27 @@ impl View<'_> {
         matches!(last.status, Status::Pending | Status::Approved).then_some(last)
     }
 
-    /// Asks a member to shut down, or joins the request that is open for this incarnation.
-    fn ask(&self, member: &Member, ask: &Ask<'_>) -> (Decision, RequestId) {
-        let Ask { order, agent, message_id } = *ask;
+    /// Asks a member to shut down, or joins the request that is open for this incarnation. `message_id` is the id of the line in
+    /// the teammate's inbox.
+    fn ask(
+        &self,
+        member: &Member,
+        order: &ShutdownOrder,
+        agent: bool,
+        message_id: Uuid,
+    ) -> (Decision, RequestId) {
         if let Some(open) = self.open_shutdown(&member.name) {
             return (join(open, order.force_after, agent), open.request_id.clone());
         }
-        let request = Request {
-            request_id: order.request_id.clone(),
-            kind: Kind::Shutdown,
-            from: LEAD.to_owned(),
-            to: member.name.to_string(),
-            status: Status::Pending,
-            payload: Payload::Shutdown {
-                reason: order.reason.clone(),
-                decide_within: order.decide_within,
-                force_after: order.force_after,
-            },
-            incarnation: member.incarnation,
-            message_id,
-            created_at: self.now.wall,
-            resolved_at: None,
-            reason: None,
-            answered_by: None,
-            agent,
+        let payload = Payload::Shutdown {
+            reason: order.reason.clone(),
+            decide_within: order.decide_within,
+            force_after: order.force_after,
         };
+        let request = self.pending(order.request_id.clone(), member, payload, message_id);
         let tell = Notice { to: member.name.clone(), id: message_id };
-        let asked = Decision::default().request(RequestEvent::Asked, request, vec![tell]);
+        let asked =
+            Decision::default().request(RequestEvent::Asked, Request { agent, ..request }, vec![tell]);
         (asked, order.request_id.clone())
     }
 
@@ -118,29 +94,18 @@ impl View<'_> {
         let due = self.live.due(self.now).into_iter();
         due.fold(Decision::default(), |decision, (incarnation, due)| match due {
             Due::Kill => decision.act(Action::Kill(incarnation)),
-            Due::Force => decision.and(self.terminate_incarnation(&incarnation, Ending::Force)),
-            Due::Overdue => decision.and(self.terminate_incarnation(&incarnation, Ending::Overdue)),
-            Due::Limit => decision.and(self.time_limit_reached(&incarnation)),
+            Due::Terminate(ending) => decision.and(self.terminate_incarnation(&incarnation, ending)),
         })
     }
 
-    /// Ends an incarnation that has reached its time limit. SIGTERM tells it to leave at the next safe point; it cannot refuse.
-    fn time_limit_reached(&self, incarnation: &Incarnation) -> Decision {
-        let Some(member) = self.present(incarnation).filter(|member| member.ending.is_none()) else {
-            return Decision::default();
-        };
-        let most = Duration::from_secs(member.terms.bounds.max_time.unwrap_or_default());
-        let why = format!("it reached its time limit: {}", format_duration(most));
-        let member = Member { ending: Some(Ending::Limit), ending_note: Some(why), ..self.updated(member) };
-        Decision::default().member(MemberEvent::Ending, member).act(Action::Terminate(incarnation.clone()))
-    }
-
-    /// Begins to end an incarnation by signals.
+    /// Begins to end an incarnation by signals. SIGTERM tells it to leave at the next safe point; it cannot refuse.
     pub(super) fn terminate_incarnation(&self, incarnation: &Incarnation, ending: Ending) -> Decision {
         let Some(member) = self.present(incarnation).filter(|member| member.ending.is_none()) else {
             return Decision::default();
         };
-        let member = Member { ending: Some(ending), ..self.updated(member) };
+        let limit = member.terms.bounds.max_time.filter(|_| ending == Ending::Limit).map(Duration::from_secs);
+        let ending_note = limit.map(|limit| format!("it reached its time limit: {}", format_duration(limit)));
+        let member = Member { ending: Some(ending), ending_note, ..self.updated(member) };
         Decision::default().member(MemberEvent::Ending, member).act(Action::Terminate(incarnation.clone()))
     }
 
@@ -157,7 +122,7 @@ impl View<'_> {
         }
     }
 
-    pub(super) fn stop(&self, client: Client, force: bool, ids: &mut dyn Ids) -> Decision {
+    pub(super) fn stop(&self, client: ReplyTo, force: bool, ids: &mut dyn Ids) -> Decision {
         let force_after = force.then_some(STOP_FORCE_AFTER);
         self.ask_all("the team is stopped", 30.0, force_after, ids).act(Action::WaitForStop(client))
     }
@@ -204,9 +169,7 @@ impl View<'_> {
             let (name, reason) = (member.name.clone(), reason.to_owned());
             let request_id = self.new_request_id(&decision.records, ids);
             let order = ShutdownOrder { request_id, name, reason, decide_within, force_after, wait: false };
-            let ask = Ask { order: &order, agent: false, message_id: ids.message() };
-            let asked = self.ask(member, &ask).0;
-            decision.and(asked)
+            decision.and(self.ask(member, &order, false, ids.message()).0)
         })
     }
 
@@ -219,7 +182,8 @@ impl View<'_> {
             return self.terminate_incarnation(incarnation, Ending::Force);
         }
         if self.team.stopping {
-            return Decision::default().record(Record::Team(self.team_record(TeamEvent::Staying)));
+            let staying = Record::Team(self.team_record(TeamEvent::Staying));
+            return Decision::default().record(staying).act(Action::RejectStop);
         }
         Decision::default()
     }
@@ -241,30 +205,14 @@ fn taken(request_id: &RequestId) -> Refusal {
 }
 
 /// Joins an open request. That changes it only if the order brings more force, or if the lead agent is to hear how it ends.
-fn join(open: &Request, force_after: Option<f64>, agent: bool) -> Decision {
-    match joined(open, force_after, agent) {
-        Some(request) => Decision::default().request(RequestEvent::Joined, request, Vec::new()),
-        None => Decision::default(),
+fn join(open: &Request, earlier: Option<f64>, agent: bool) -> Decision {
+    let mut request = open.clone();
+    request.agent |= agent;
+    if let Payload::Shutdown { force_after, .. } = &mut request.payload {
+        *force_after = force_after.iter().copied().chain(earlier).min_by(f64::total_cmp);
     }
-}
-
-fn joined(request: &Request, force_after: Option<f64>, agent: bool) -> Option<Request> {
-    let forced = with_force(request, force_after);
-    let told = agent && !request.agent;
-    (forced.is_some() || told)
-        .then(|| Request { agent: agent || request.agent, ..forced.unwrap_or_else(|| request.clone()) })
-}
-
-/// Returns the request with more force, if the order brings more.
-fn with_force(request: &Request, force_after: Option<f64>) -> Option<Request> {
-    let force_after = force_after?;
-    let Payload::Shutdown { reason, decide_within, force_after: before } = &request.payload else {
-        return None;
-    };
-    if before.is_some_and(|before| before <= force_after) {
-        return None;
+    if request == *open {
+        return Decision::default();
     }
-    let (reason, decide_within) = (reason.clone(), *decide_within);
-    let payload = Payload::Shutdown { reason, decide_within, force_after: Some(force_after) };
-    Some(Request { payload, ..request.clone() })
+    Decision::default().request(RequestEvent::Joined, request, Vec::new())
 }

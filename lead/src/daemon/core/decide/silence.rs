@@ -8,17 +8,12 @@ use teamd_shared::name::Name;
 
 use super::{Decision, View};
 use crate::daemon::core::event::{Action, Incarnation};
-use crate::daemon::core::live::Alive;
 
 impl View<'_> {
     /// Takes in that a worker answers. If the lead was told that it does not, the lead is told that it goes on.
     pub(super) fn pong(&self, incarnation: &Incarnation, ids: &mut dyn Ids) -> Decision {
-        let goes_round = |alive: &&Alive| alive.silence().is_zero();
-        let (Some(member), Some(_)) =
-            (self.present(incarnation), self.live.of(incarnation).filter(goes_round))
-        else {
-            return Decision::default();
-        };
+        let answers = self.live.of(incarnation).is_some_and(|alive| alive.silence().is_zero());
+        let Some(member) = self.present(incarnation).filter(|_| answers) else { return Decision::default() };
         let Some(since) = member.silent_since else { return Decision::default() };
         let silent = std::time::Duration::try_from_secs_f64(self.now.wall - since).unwrap_or_default();
         let text =
@@ -27,38 +22,24 @@ impl View<'_> {
         self.told(MemberEvent::Answering, member, text, ids)
     }
 
-    /// Tells the lead that a worker has been silent for the watchdog period, if it still should answer.
+    /// Tells the lead that a worker has been silent for the watchdog period, if it still should answer. After as long again the
+    /// worker is killed, since a hung one would not react to SIGTERM.
     pub(super) fn silent(&self, incarnation: &Incarnation, ids: &mut dyn Ids) -> Decision {
-        let Some((member, alive)) = self.is_silent(incarnation, 1) else { return Decision::default() };
-        if member.silent_since.is_some() {
+        let present = self.present(incarnation).filter(|member| member.ending.is_none());
+        let alive = self.live.of(incarnation).filter(|_| self.team.release(&incarnation.name).is_none());
+        let (Some(member), Some(alive), Some(patience)) = (present, alive, self.rules.watchdog) else {
+            return Decision::default();
+        };
+        if alive.silence() < patience {
             return Decision::default();
         }
-        let time = format_duration(self.rules.watchdog.unwrap_or_default());
-        let name = &incarnation.name;
-        let next = match (alive.connected, member.terms.restart) {
-            (false, _) => {
-                format!("it has no connection; `teamctl shutdown {name} --force` ends it")
-            }
-            (true, Restart::Never) => format!("if it stays silent for {time} more, it is ended"),
-            (true, Restart::OnFailure) => {
-                format!(
-                    "if it stays silent for {time} more, it is ended, and started again from its transcript"
-                )
-            }
-        };
-        let text = format!("{name} does not respond: it has not answered for {time}; {next}");
-        let member = Member { silent_since: Some(alive.silent_since()), ..self.updated(member) };
-        self.told(MemberEvent::Silent, member, text, ids)
-    }
-
-    /// Kills a worker that has been silent for a second watchdog period. If the lead does not know of the silence yet, it is
-    /// told instead. A hung worker would not react to SIGTERM.
-    pub(super) fn hung(&self, incarnation: &Incarnation, ids: &mut dyn Ids) -> Decision {
-        let Some((member, alive)) = self.is_silent(incarnation, 2) else { return Decision::default() };
         if member.silent_since.is_none() {
-            return self.silent(incarnation, ids);
+            let text = not_responding(member, alive.connected, &format_duration(patience));
+            let member = Member { silent_since: Some(alive.silent_since()), ..self.updated(member) };
+            return self.told(MemberEvent::Silent, member, text, ids);
         }
-        if alive.will_be_forced() || !alive.connected {
+        // A worker without a connection was not asked: that may be the fault of this side.
+        if alive.silence() < patience * 2 || !alive.is_asked() || alive.will_be_forced() {
             return Decision::default();
         }
         let why = format!("it did not answer for {}, and was killed", format_duration(alive.silence()));
@@ -66,17 +47,21 @@ impl View<'_> {
         Decision::default().member(MemberEvent::Ending, member).act(Action::Kill(incarnation.clone()))
     }
 
-    /// Returns a member that no signal ends yet, and that has been silent for so many watchdog periods.
-    fn is_silent(&self, incarnation: &Incarnation, times: u32) -> Option<(&Member, &Alive)> {
-        let member = self.present(incarnation).filter(|member| member.ending.is_none())?;
-        let alive = self.live.of(incarnation).filter(|_| self.team.release(&incarnation.name).is_none())?;
-        let patience = self.rules.watchdog?;
-        (alive.silence() >= patience * times).then_some((member, alive))
-    }
-
     fn told(&self, event: MemberEvent, member: Member, text: String, ids: &mut dyn Ids) -> Decision {
         let tell = vec![Notice { to: Name::lead(), id: ids.message() }];
         let record = MemberRecord { content: Some(text), tell, ..MemberRecord::of(event, member) };
         Decision::default().record(Record::Member(Box::new(record)))
     }
+}
+
+fn not_responding(member: &Member, is_connected: bool, time: &str) -> String {
+    let name = &member.name;
+    let next = match (is_connected, member.terms.restart) {
+        (false, _) => format!("it has no connection; `teamctl shutdown {name} --force` ends it"),
+        (true, Restart::Never) => format!("if it stays silent for {time} more, it is ended"),
+        (true, Restart::OnFailure) => {
+            format!("if it stays silent for {time} more, it is ended, and started again from its transcript")
+        }
+    };
+    format!("{name} does not respond: it has not answered for {time}; {next}")
 }

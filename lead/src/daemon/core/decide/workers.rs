@@ -4,7 +4,7 @@ use teamd_shared::control::{ToWorker, WorkerState};
 use teamd_shared::id::{Ids, RequestId};
 use teamd_shared::journal::{MemberEvent, Record, RequestEvent, RequestRecord};
 use teamd_shared::member::{Cgroup, Doing, Ending, Member, Phase};
-use teamd_shared::message::{AnsweredBy, Body, LEAD, Message};
+use teamd_shared::message::{AnsweredBy, Body, Message};
 use teamd_shared::process::Identity;
 use teamd_shared::request::{self, Answerer, Kind, Payload, Request, Status};
 
@@ -28,21 +28,25 @@ impl View<'_> {
             Ok(identity) => {
                 let (phase, process, cgroup) = (Phase::Running, Some(identity.clone()), cgroup.cloned());
                 let member = Member { phase, process, cgroup, ..self.updated(member) };
-                Decision::default()
-                    .member(MemberEvent::Spawned, member)
-                    .act(Action::Welcome(incarnation.clone()))
+                Decision::default().member(MemberEvent::Spawned, member)
             }
             Err(why) => {
                 // It read nothing: in a continued conversation, unread messages stay unread.
                 let goes_on = member.conversation < member.incarnation;
-                let (inbox, unread) =
-                    member.exit.as_ref().map_or((member.begins_at, 0), |exit| (exit.inbox, exit.unread));
-                let unread = if goes_on { unread } else { 0 };
-                let (by_signal, emptied, unworkable) = (false, None, None);
-                let (code, signal) = (None, None);
-                let ended = Ended { code, signal, inbox, unread, by_signal, emptied, unworkable };
+                let inbox = member.exit.as_ref().map_or(member.begins_at, |exit| exit.inbox);
+                let unread = member.exit.as_ref().filter(|_| goes_on).map_or(0, |exit| exit.unread);
+                let ended = Ended { inbox, unread, ..Ended::default() };
                 self.never_ran(incarnation, &ended, why, ids)
             }
+        }
+    }
+
+    /// Welcomes a worker that has greeted: by now its process is decided, and journaled before the welcome. A welcome that waited
+    /// in a socket could let the worker begin after its daemon had died and the next one had recorded its end.
+    pub(super) fn greeted(&self, incarnation: &Incarnation) -> Decision {
+        match self.present(incarnation) {
+            Some(_) => Decision::default().act(Action::Welcome(incarnation.clone())),
+            None => Decision::default(),
         }
     }
 
@@ -175,21 +179,8 @@ impl View<'_> {
             };
         }
         let Some(message_id) = message.id else { return Err("the line has no id".to_owned()) };
-        let request = Request {
-            request_id: request_id.clone(),
-            kind: Kind::PlanApproval,
-            from: member.name.to_string(),
-            to: LEAD.to_owned(),
-            status: Status::Pending,
-            payload: Payload::Plan { plan: plan.to_owned() },
-            incarnation: member.incarnation,
-            message_id,
-            created_at: self.now.wall,
-            resolved_at: None,
-            reason: None,
-            answered_by: None,
-            agent: false,
-        };
+        let payload = Payload::Plan { plan: plan.to_owned() };
+        let request = self.pending(request_id.clone(), member, payload, message_id);
         let before = self.team.pending(&member.name, Kind::PlanApproval).map(|plan| plan.request_id.clone());
         let expired = before.into_iter().collect();
         let record = RequestRecord { expired, ..RequestRecord::of(RequestEvent::Asked, request) };

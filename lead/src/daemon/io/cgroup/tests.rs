@@ -218,7 +218,7 @@ fn a_shim_that_does_not_end_is_killed_with_the_whole_incarnation() {
     let ended =
         block_on(wait_until_empty(Arc::clone(&real.dir), alice(1), Beginning::default(), (how, Some(group))));
     child.wait().unwrap();
-    let Event::Ended { ended: Ended { emptied, .. }, .. } = ended else { panic!("{ended:?}") };
+    let Event::Ended { ended: Ended { emptied, .. }, .. } = ended.1 else { panic!("{ended:?}") };
     assert_eq!(emptied, Some(Emptied::Cgroup));
 }
 
@@ -234,7 +234,7 @@ fn a_cgroup_that_is_gone_proves_nothing() {
         Beginning::default(),
         (How { ours: true, ..How::default() }, Some(group)),
     ));
-    let Event::Ended { ended, .. } = ended else { panic!("{ended:?}") };
+    let Event::Ended { ended, .. } = ended.1 else { panic!("{ended:?}") };
     assert_eq!(ended.emptied, Some(Emptied::Tree));
 }
 

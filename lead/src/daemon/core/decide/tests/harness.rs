@@ -17,13 +17,13 @@ use teamd_shared::request::{Request, Status};
 use teamd_shared::settings::Settings;
 
 use crate::daemon::core::decide::{Decision, View, decide};
-use crate::daemon::core::event::{Action, Client, Ended, Event, Incarnation, Now, SpawnFacts, Until};
+use crate::daemon::core::event::{Action, Ended, Event, Incarnation, Now, ReplyTo, SpawnFacts, Until};
 use crate::daemon::core::live::{Live, Rules};
-use crate::daemon::core::watchdog::Finding;
+use crate::daemon::core::watchdog::LookResult;
 
-pub(super) const CLIENT: Client = Client { connection: 7, tag: 1, agent: false };
+pub(super) const CLIENT: ReplyTo = ReplyTo { connection: 7, tag: 1, agent: false };
 /// The lead agent, over the connection of its worker.
-pub(super) const AGENT: Client = Client { connection: 8, tag: 1, agent: true };
+pub(super) const AGENT: ReplyTo = ReplyTo { connection: 8, tag: 1, agent: true };
 pub(super) const GRACE: Duration = Duration::from_secs(10);
 pub(super) const WATCHDOG: Duration = Duration::from_secs(60);
 
@@ -67,14 +67,15 @@ impl Harness {
         for record in self.team.pending_derived() {
             self.write(record);
         }
-        if let Some((incarnation, environment)) = decision.ordered(event) {
-            self.live.ordered(&incarnation, environment);
-        }
-        for record in &decision.records {
-            if let Record::Member(it) = record
-                && it.ended_incarnation.is_some()
-            {
-                self.live.restarted(&it.member, self.now);
+        for action in &decision.actions {
+            match action {
+                Action::Start(incarnation, Some(environment)) => {
+                    self.live.ordered(incarnation, environment.clone());
+                }
+                Action::Start(incarnation, None) => {
+                    self.live.restarted(&self.team.members[&incarnation.name].record, self.now);
+                }
+                _ => {}
             }
         }
         let names: Vec<Name> = self.team.members.keys().cloned().collect();
@@ -196,9 +197,8 @@ impl Harness {
             self.now.wall += 1.0;
             for (incarnation, finding) in self.live.look(&self.team, self.now, self.rules) {
                 match finding {
-                    Finding::Ask(number) => asked.push(number),
-                    Finding::Silent => decisions.push(self.on(&Event::Silent { incarnation })),
-                    Finding::Hung => decisions.push(self.on(&Event::Hung { incarnation })),
+                    LookResult::Ask(number) => asked.push(number),
+                    LookResult::Silent => decisions.push(self.on(&Event::Silent { incarnation })),
                 }
             }
         }
@@ -266,7 +266,6 @@ pub(super) fn refused(decision: &Decision) -> (String, bool) {
 /// Returns an end by SIGKILL.
 pub(super) fn ended() -> Ended {
     Ended {
-        by_signal: false,
         code: None,
         signal: Some(9),
         inbox: Position { offset: 70, tail: 1 },

@@ -2,8 +2,6 @@
 //!
 //! The rules are dropped in the simulated world, around the decisions, which do not know of it.
 
-use std::collections::BTreeSet;
-
 use teamd_shared::control::{Command, ToWorker};
 use teamd_shared::journal::{Line, MemberEvent, Record, RequestEvent, RequestRecord, Team};
 use teamd_shared::member::{ApproveBy, Ending, Phase};
@@ -13,10 +11,11 @@ use teamd_shared::request::{self, Answerer, Kind};
 
 use super::sim::{Daemon, World, run};
 use crate::daemon::core::decide::Decision;
+use crate::daemon::core::effects::EffectQueues;
 use crate::daemon::core::event::{Action, Event, Incarnation};
 
 /// How many schedules may pass before a promise breaks.
-const SCHEDULES: u64 = 300;
+const SCHEDULES: u64 = 1000;
 
 /// A rule that is dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -134,7 +133,7 @@ impl World {
                 (record.member.phase, record.member.incarnation) = (Phase::Spawning, incarnation.number + 1);
                 let incarnation =
                     Incarnation { name: incarnation.name.clone(), number: incarnation.number + 1 };
-                decision.actions.push(Action::Start(incarnation));
+                decision.actions.push(Action::Start(incarnation, None));
             }
         }
     }
@@ -155,9 +154,13 @@ impl World {
     }
 
     pub(super) fn does_effects_first(&mut self, lines: &[Line]) {
-        for line in lines.iter().filter(|_| self.mutant == Some(Mutant::EffectsComeFirst)).collect::<Vec<_>>()
-        {
-            self.effects(line, false, &mut BTreeSet::new());
+        if !self.is(Mutant::EffectsComeFirst) {
+            return;
+        }
+        let mut queues = EffectQueues::default();
+        lines.iter().for_each(|line| queues.take_in_line(line, false));
+        while let Some((to, effects)) = queues.next() {
+            effects.iter().for_each(|effect| self.does(&to, effect));
         }
     }
 
@@ -169,7 +172,7 @@ impl World {
         else {
             return;
         };
-        if let Some(member) = daemon.batcher.team.members.get(&name) {
+        if let Some(member) = daemon.dispatcher.team.members.get(&name) {
             let incarnation = Incarnation::of(&member.record);
             let (request_id, line) = (request_id.clone(), Ok(Box::new(line.clone())));
             events.push(Event::Submitted { incarnation, request_id, line });

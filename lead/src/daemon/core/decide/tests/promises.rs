@@ -22,7 +22,7 @@ use teamd_shared::request::{Kind, Request, Status};
 use uuid::Uuid;
 
 use super::sim::Worker;
-use crate::daemon::core::event::{Client, Incarnation};
+use crate::daemon::core::event::{Incarnation, ReplyTo};
 use asks::Asked;
 pub(super) use asks::Question;
 pub(super) use order::Expected;
@@ -61,7 +61,7 @@ pub(super) struct Promises {
     pub(super) verdicts: BTreeSet<(RequestId, bool)>,
     pub(super) verdicts_of_the_lead: BTreeSet<(RequestId, bool)>,
     /// The answers that people expect who gave this daemon a command.
-    pub(super) people: BTreeMap<Client, Expected>,
+    pub(super) people: BTreeMap<ReplyTo, Expected>,
     /// The lines of the lead's inbox that were quarantined.
     quarantined: BTreeSet<u64>,
     /// What was asked over the connections of workers.

@@ -8,7 +8,7 @@ use teamd_shared::name::Name;
 use teamd_shared::request::Request;
 
 use super::{Checked, Promises, check};
-use crate::daemon::core::event::{Client, Incarnation};
+use crate::daemon::core::event::{Incarnation, ReplyTo};
 
 /// A connection, and the number of a question on it.
 pub(in super::super) type Question = (u64, u32);
@@ -83,7 +83,7 @@ impl Promises {
     }
 
     /// Checks that what was decided for the lead agent was asked by its present incarnation.
-    pub(in super::super) fn done_for(&self, client: Client, team: &Team) -> Checked {
+    pub(in super::super) fn done_for(&self, client: ReplyTo, team: &Team) -> Checked {
         let Some(incarnation) = self.asker((client.connection, client.tag)).filter(|_| client.agent) else {
             return Ok(());
         };

@@ -10,8 +10,8 @@ use teamd_shared::name::Name;
 
 use super::super::sim::Daemon;
 use super::{Checked, Promises, check};
-use crate::daemon::core::batch::Reply;
-use crate::daemon::core::event::{Action, Client, Until};
+use crate::daemon::core::dispatcher::Answer;
+use crate::daemon::core::event::{Action, ReplyTo, Until};
 use crate::daemon::core::waiters::status;
 
 /// How long commands wait for a roster that cannot be written.
@@ -36,7 +36,7 @@ impl Promises {
     }
 
     /// Takes in that a command was decided: it is answered once, or waits for something.
-    pub(in super::super) fn is_asked(&mut self, client: Client, actions: &[Action]) -> Checked {
+    pub(in super::super) fn is_asked(&mut self, client: ReplyTo, actions: &[Action]) -> Checked {
         let expected = actions.iter().filter_map(|action| match action {
             Action::Reply(to, _) if *to == client => Some(Expected::Answer),
             Action::Wait(to, name, until) if *to == client => {
@@ -54,7 +54,7 @@ impl Promises {
     }
 
     /// Checks that a person who is answered expected that.
-    pub(in super::super) fn is_answered(&mut self, client: Client) -> Checked {
+    pub(in super::super) fn is_answered(&mut self, client: ReplyTo) -> Checked {
         let expected = self.people.remove(&client);
         check(expected.is_some(), || format!("{client:?} is answered, and expects nothing"))
     }
@@ -70,7 +70,7 @@ impl Promises {
     pub(in super::super) fn is_shown(
         &self,
         daemon: &Daemon,
-        answer: &Reply,
+        answer: &Answer,
         roster: &BTreeMap<Name, MemberStatus>,
         now: Duration,
     ) -> Checked {
@@ -78,7 +78,7 @@ impl Promises {
         if waited || answer.is_err() {
             return Ok(());
         }
-        let (team, live) = (&daemon.batcher.team, &daemon.batcher.live);
+        let (team, live) = (&daemon.dispatcher.team, &daemon.dispatcher.live);
         let stands = team.members.iter().map(|(name, state)| (name, status(team, live, &state.record)));
         let stands: BTreeMap<&Name, MemberStatus> = stands.collect();
         let shown: BTreeMap<&Name, MemberStatus> =

@@ -15,7 +15,7 @@ use super::daemon::{Daemon, knows_its_journal};
 use super::machine::Up;
 use super::worker::Worker;
 use super::world::World;
-use crate::daemon::core::event::{Client, Event, Incarnation, SpawnFacts, Until};
+use crate::daemon::core::event::{Event, Incarnation, ReplyTo, SpawnFacts, Until};
 use crate::daemon::event_loop::gather::may_ask;
 
 /// What the worker does.
@@ -86,7 +86,7 @@ impl World {
 }
 
 /// Returns the incarnation whose present connection a question came over.
-fn present(daemon: &Daemon, client: Client) -> Option<Incarnation> {
+fn present(daemon: &Daemon, client: ReplyTo) -> Option<Incarnation> {
     let mut connections = daemon.connections.iter();
     connections
         .find(|(_, connection)| **connection == client.connection)
@@ -101,7 +101,7 @@ impl World {
         (incarnation, connection): (&Incarnation, u64),
         Asks { tag, command }: Asks,
     ) -> Option<Event> {
-        let client = Client { connection, tag, agent: true };
+        let client = ReplyTo { connection, tag, agent: true };
         let checked = self.promises.takes_up((connection, tag), daemon.connections.get(incarnation).copied());
         self.check(checked);
         if let Err(refusal) = may_ask(incarnation, &command) {
@@ -120,7 +120,8 @@ impl World {
     /// Returns what must be known of the world to decide a spawn.
     pub(super) fn spawn_facts(&self, daemon: &Daemon, order: &SpawnOrder) -> SpawnFacts {
         let name = &order.name;
-        let ended = daemon.batcher.team.members.get(name).is_none_or(|member| member.record.phase.is_ended());
+        let ended =
+            daemon.dispatcher.team.members.get(name).is_none_or(|member| member.record.phase.is_ended());
         let begins = *name == Name::lead() && !order.resume;
         let lines = self.disk.inboxes.get(&Name::lead()).map_or(0, Vec::len);
         SpawnFacts {
@@ -131,7 +132,7 @@ impl World {
     }
 
     /// Answers a person, or the lead agent if the connection that it asked over is still its worker's.
-    pub(super) fn reply(&mut self, daemon: &Daemon, client: Client, result: Result<Done, Refusal>) {
+    pub(super) fn reply(&mut self, daemon: &Daemon, client: ReplyTo, result: Result<Done, Refusal>) {
         let unwritten = |refusal: &Refusal| refusal.message.starts_with("cannot write the journal");
         if self.is(Mutant::WhatIsNotWrittenIsNotAnswered) && result.as_ref().is_err_and(unwritten) {
             return;

@@ -10,7 +10,7 @@ use teamd_shared::request::Kind;
 
 use super::machine::environment;
 use super::world::{NAMES, World};
-use crate::daemon::core::event::{Client, Event, SpawnFacts};
+use crate::daemon::core::event::{Event, ReplyTo, SpawnFacts};
 
 impl World {
     /// Lets a client run a command.
@@ -19,7 +19,7 @@ impl World {
             return;
         }
         self.next_client += 1;
-        let client = Client { connection: self.next_client, tag: 1, agent: false };
+        let client = ReplyTo { connection: self.next_client, tag: 1, agent: false };
         let event = match self.rng.below(31) {
             _ if self.rng.one_in(12) && !self.said.is_empty() => {
                 let again = self.rng.pick(&self.said).map(|said| to(client, &said));
@@ -90,7 +90,7 @@ impl World {
         Command::Answer { request_id, approve, feedback }
     }
 
-    fn order_spawn(&mut self, client: Client) -> Event {
+    fn order_spawn(&mut self, client: ReplyTo) -> Event {
         let lead = self.promises.fold.members.get(&Name::lead());
         let leads = lead.is_some_and(|lead| !lead.record.phase.is_ended());
         // Without it there is less to see.
@@ -125,7 +125,7 @@ impl World {
 }
 
 /// Returns the same command from another client, such as one that has lost its daemon.
-fn to(client: Client, said: &Event) -> Event {
+fn to(client: ReplyTo, said: &Event) -> Event {
     match said.clone() {
         Event::Command(_, command) => Event::Command(client, command),
         Event::Spawn(_, id, order, facts) => Event::Spawn(client, id, order, facts),

@@ -1,4 +1,4 @@
-//! The simulated daemon: the real batcher, and a loop that takes its steps and may die between any two of them.
+//! The simulated daemon: the real dispatcher, and owners of its resources that may kill it at any call.
 //!
 //! What is decided, folded and said, and in which order, comes from the real code; only what touches the world is played
 //! here.
@@ -8,22 +8,24 @@ use std::time::Duration;
 
 use teamd_shared::control::{Command, ToWorker};
 use teamd_shared::environment::Environment;
-use teamd_shared::journal::Line;
-use teamd_shared::member::MemberStatus;
+use teamd_shared::journal::{Line, Team};
+use teamd_shared::member::{Member, MemberStatus};
 use teamd_shared::name::Name;
 
 use super::super::mutants::Mutant;
 use super::super::promises::Promises;
 use super::machine::identity;
-use super::world::World;
-use crate::daemon::core::batch::{Batcher, End, NewWorker, Step};
-use crate::daemon::core::completion::Completion;
+use super::world::{RULES, World};
 use crate::daemon::core::decide::{Decision, View, decide};
+use crate::daemon::core::dispatcher::{Dispatcher, End};
+use crate::daemon::core::effects::EffectQueues;
 use crate::daemon::core::event::{Event, Incarnation, Now};
+use crate::daemon::core::live::Live;
+use crate::daemon::core::owners::{Failed, NotWritten, Owners};
 use crate::daemon::core::waiters::status;
 
 pub(in super::super) struct Daemon {
-    pub(in super::super) batcher: Batcher,
+    pub(in super::super) dispatcher: Dispatcher,
     pub(super) began: Duration,
     /// The present connection of each incarnation.
     pub(super) connections: BTreeMap<Incarnation, u64>,
@@ -33,7 +35,7 @@ pub(in super::super) struct Daemon {
     /// The incarnations that have ended, until nothing is left of them.
     pub(super) reaping: Vec<Incarnation>,
     pub(super) commands: VecDeque<Event>,
-    pub(super) completion: Completion,
+    pub(super) effects: EffectQueues,
     /// The roster as it is to be written, and since when it cannot be.
     pub(super) roster: BTreeMap<Name, MemberStatus>,
     pub(in super::super) unwritten: Option<Duration>,
@@ -90,9 +92,9 @@ impl World {
                 self.note(|| "  the daemon is killed".to_owned());
                 self.daemon_is_gone();
             }
-            Ok(()) if daemon.batcher.end.is_some() => {
-                self.note(|| format!("  the daemon ends: {:?}", daemon.batcher.end));
-                let checked = self.promises.ends(matches!(daemon.batcher.end, Some(End::Stopped)));
+            Ok(()) if daemon.dispatcher.end.is_some() => {
+                self.note(|| format!("  the daemon ends: {:?}", daemon.dispatcher.end));
+                let checked = self.promises.ends(matches!(daemon.dispatcher.end, Some(End::Stopped)));
                 self.check(checked);
                 self.links.values_mut().for_each(|link| link.daemon_open = false);
             }
@@ -101,47 +103,52 @@ impl World {
     }
 
     fn handles(&mut self, daemon: &mut Daemon, events: Vec<Event>) -> Result<(), Killed> {
-        daemon.batcher.handle(events, self.now(daemon));
-        self.takes_its_steps(daemon)?;
-        if daemon.batcher.has_answers() {
-            daemon.batcher.answer(self.now(daemon));
-            self.takes_its_steps(daemon)?;
+        self.dispatches(daemon, |dispatcher, hands| dispatcher.handle(events, hands))?;
+        if self.is(Mutant::BacklogIsForgotten) {
+            daemon.dispatcher.forget_undecided();
+        }
+        if daemon.dispatcher.has_answers() {
+            self.dispatches(daemon, |dispatcher, hands| dispatcher.answer(hands))?;
+        }
+        for (client, answer) in daemon.dispatcher.take_replies() {
+            if !self.calm && self.rng.one_in(250) {
+                return Err(Killed);
+            }
+            self.note(|| format!("  {client:?} is answered {answer:?}"));
+            self.reply(daemon, client, answer);
         }
         if self.is(Mutant::RosterComesLate) {
             self.disk.roster.clone_from(&daemon.roster);
         }
         if self.calm || !self.rng.one_in(20) {
-            self.settles(daemon);
+            match self.settles(daemon)? {
+                Ok(seq) => daemon.dispatcher.settled(seq),
+                Err(Failed) => daemon.dispatcher.try_again_later(self.now(daemon)),
+            }
         }
         Ok(())
     }
 
-    /// Takes one step after the other, until none is left.
-    pub(super) fn takes_its_steps(&mut self, daemon: &mut Daemon) -> Result<(), Killed> {
-        while let Some(step) = self.next_step(daemon) {
-            if !self.calm && self.rng.one_in(250) {
-                return Err(Killed);
-            }
-            if let Step::Append(lines) = step {
-                self.appends(daemon, &lines)?;
-                continue;
-            }
-            if knows_its_journal(daemon) {
-                let checked = self.promises.is_written(&daemon.batcher.team, self.disk.journal.len());
-                self.check(checked);
-            }
-            self.takes(daemon, step)?;
+    /// Has the real dispatcher act on the world, until the daemon is killed.
+    pub(super) fn dispatches(
+        &mut self,
+        daemon: &mut Daemon,
+        act: impl FnOnce(&mut Dispatcher, &mut Hands<'_>),
+    ) -> Result<(), Killed> {
+        let knows_its_journal = knows_its_journal(daemon);
+        let mut dispatcher =
+            std::mem::replace(&mut daemon.dispatcher, Dispatcher::new(Team::default(), RULES));
+        let mut hands = Hands { world: self, daemon, killed: false, unjournaled: false, knows_its_journal };
+        act(&mut dispatcher, &mut hands);
+        let killed = hands.killed;
+        daemon.dispatcher = dispatcher;
+        if killed {
+            return Err(Killed);
         }
         // A mutant has put them off.
         let lines = std::mem::take(&mut daemon.unsynced);
         self.journals(daemon, &lines);
         Ok(())
-    }
-
-    fn next_step(&mut self, daemon: &mut Daemon) -> Option<Step> {
-        let now = self.now(daemon);
-        let Daemon { batcher, heard, .. } = daemon;
-        batcher.next(now, &mut |view, event| self.decides(heard, view, event))
     }
 
     fn decides(&mut self, heard: &mut Heard, view: &View<'_>, event: &Event) -> Decision {
@@ -178,36 +185,7 @@ impl World {
         }
     }
 
-    fn takes(&mut self, daemon: &mut Daemon, step: Step) -> Result<(), Killed> {
-        match step {
-            Step::Append(_) => {}
-            Step::Complete { again } => self.completes(daemon, again)?,
-            Step::Settle => self.settles(daemon),
-            Step::Start(beginning) => {
-                let started = self.starts(daemon, *beginning);
-                daemon.batcher.started(started, self.now(daemon));
-            }
-            Step::Terminate(incarnation) => self.signal(daemon, &incarnation, false),
-            Step::Kill(incarnation) => self.signal(daemon, &incarnation, true),
-            Step::Say(incarnation, frame) => self.say(daemon, &incarnation, frame),
-            Step::Show(names) => {
-                for name in names {
-                    self.shows(daemon, &name);
-                }
-                let checked = self.promises.agrees_with(&daemon.batcher.team);
-                self.check(checked);
-            }
-            Step::WriteRoster => self.writes_the_roster(daemon),
-            Step::Reply(client, answer) => {
-                self.note(|| format!("  {client:?} is answered {answer:?}"));
-                self.reply(daemon, client, answer);
-            }
-        }
-        Ok(())
-    }
-
-    fn starts(&mut self, daemon: &mut Daemon, new: NewWorker) -> Event {
-        let NewWorker { incarnation, environment, .. } = new;
+    fn starts(&mut self, daemon: &mut Daemon, incarnation: Incarnation, environment: Environment) -> Event {
         if !self.calm && self.rng.one_in(40) {
             return Event::not_started(incarnation, "cannot run it");
         }
@@ -237,32 +215,163 @@ impl World {
             (worker.term, worker.frozen) = (true, false);
         }
     }
+}
 
-    fn shows(&mut self, daemon: &mut Daemon, name: &Name) {
-        let Daemon { batcher, roster, .. } = daemon;
-        match batcher.team.members.get(name) {
-            Some(state) => roster.insert(name.clone(), status(&batcher.team, &batcher.live, &state.record)),
-            None => roster.remove(name),
-        };
+/// What the dispatcher of a simulated daemon acts on. Once the daemon is killed, nothing that it does has an effect.
+pub(super) struct Hands<'a> {
+    world: &'a mut World,
+    daemon: &'a mut Daemon,
+    killed: bool,
+    /// Whether a decision is not journaled yet: nothing may follow from it.
+    unjournaled: bool,
+    knows_its_journal: bool,
+}
+
+impl Hands<'_> {
+    /// Kills the daemon now and then. Returns true if it is dead.
+    fn dies(&mut self) -> bool {
+        self.killed |= !self.world.calm && self.world.rng.one_in(250);
+        self.killed
     }
 
-    fn writes_the_roster(&mut self, daemon: &mut Daemon) {
-        let now = self.now(daemon);
-        let fails = !self.calm && self.rng.one_in(20);
-        if fails {
-            self.note(|| "  the roster cannot be written".to_owned());
-            daemon.unwritten.get_or_insert(now.monotonic);
-            daemon.batcher.try_again_later(now);
-        } else if !self.is(Mutant::RosterComesLate) {
-            self.disk.roster.clone_from(&daemon.roster);
-            daemon.unwritten = None;
+    /// Tells whether the daemon is alive to act, which it may only on what is journaled.
+    fn acts(&mut self) -> bool {
+        if self.dies() {
+            return false;
         }
-        daemon.batcher.shown(!fails, now);
+        let checked = if self.unjournaled && self.knows_its_journal {
+            Err("something follows from a decision that is not journaled".to_owned())
+        } else {
+            Ok(())
+        };
+        self.world.check(checked);
+        true
+    }
+
+    fn rests_on(&mut self, team: &Team) {
+        if self.knows_its_journal {
+            let checked = self.world.promises.is_written(team, self.world.disk.journal.len());
+            self.world.check(checked);
+        }
+    }
+
+    fn lives<T>(&mut self, done: Result<Result<T, Failed>, Killed>) -> Result<T, Failed> {
+        done.unwrap_or_else(|Killed| {
+            self.killed = true;
+            Err(Failed)
+        })
+    }
+}
+
+impl Owners for Hands<'_> {
+    fn now(&self) -> Now {
+        self.world.now(self.daemon)
+    }
+
+    fn decide(&mut self, view: &View<'_>, event: &Event) -> Decision {
+        let decision = self.world.decides(&mut self.daemon.heard, view, event);
+        self.unjournaled |= !decision.records.is_empty();
+        decision
+    }
+
+    fn append(&mut self, lines: &[Line]) -> Result<(), NotWritten> {
+        self.unjournaled = false;
+        let dead = || NotWritten { why: "it is dead".to_owned(), journal: Err("it is dead".to_owned()) };
+        if self.dies() {
+            return Err(dead());
+        }
+        let appended = self.world.appends(self.daemon, lines).unwrap_or_else(|Killed| {
+            self.killed = true;
+            Err(dead())
+        });
+        if let Err(NotWritten { journal: Err(_), .. }) = appended {
+            self.knows_its_journal = false;
+        }
+        appended
+    }
+
+    fn complete(&mut self, team: &Team, again: bool) -> Result<(), Failed> {
+        if !self.acts() {
+            return Err(Failed);
+        }
+        self.rests_on(team);
+        let done = self.world.completes(self.daemon, team, again);
+        self.lives(done)
+    }
+
+    fn settle(&mut self) -> Result<u64, Failed> {
+        if !self.acts() {
+            return Err(Failed);
+        }
+        let settled = self.world.settles(self.daemon);
+        self.lives(settled)
+    }
+
+    fn start(&mut self, member: &Member, environment: &Environment) -> Event {
+        if self.acts() {
+            self.world.starts(self.daemon, Incarnation::of(member), environment.clone())
+        } else {
+            Event::not_started(Incarnation::of(member), "it is dead")
+        }
+    }
+
+    fn terminate(&mut self, incarnation: &Incarnation) {
+        if self.acts() {
+            self.world.signal(self.daemon, incarnation, false);
+        }
+    }
+
+    fn kill(&mut self, incarnation: &Incarnation) {
+        if self.acts() {
+            self.world.signal(self.daemon, incarnation, true);
+        }
+    }
+
+    fn say(&mut self, incarnation: &Incarnation, frame: ToWorker) {
+        if self.acts() {
+            self.world.say(self.daemon, incarnation, frame);
+        }
+    }
+
+    fn show(&mut self, team: &Team, live: &Live, names: &BTreeSet<Name>) {
+        if !self.acts() {
+            return;
+        }
+        self.rests_on(team);
+        let roster = &mut self.daemon.roster;
+        for name in names {
+            match team.members.get(name) {
+                Some(state) => roster.insert(name.clone(), status(team, live, &state.record)),
+                None => roster.remove(name),
+            };
+        }
+        if self.knows_its_journal {
+            let checked = self.world.promises.agrees_with(team);
+            self.world.check(checked);
+        }
+    }
+
+    fn write_roster(&mut self, team: &Team) -> Result<(), Failed> {
+        if !self.acts() {
+            return Err(Failed);
+        }
+        self.rests_on(team);
+        let (now, world) = (self.now(), &mut *self.world);
+        if !world.calm && world.rng.one_in(20) {
+            world.note(|| "  the roster cannot be written".to_owned());
+            self.daemon.unwritten.get_or_insert(now.monotonic);
+            return Err(Failed);
+        }
+        if !world.is(Mutant::RosterComesLate) {
+            world.disk.roster.clone_from(&self.daemon.roster);
+            self.daemon.unwritten = None;
+        }
+        Ok(())
     }
 }
 
 /// Tells whether the state of a daemon is what its journal says. After a refused sync that is not known: what it still says,
 /// before it ends, rests on earlier lines.
 pub(super) fn knows_its_journal(daemon: &Daemon) -> bool {
-    !matches!(daemon.batcher.end, Some(End::Failed(_)))
+    !matches!(daemon.dispatcher.end, Some(End::Failed(_)))
 }

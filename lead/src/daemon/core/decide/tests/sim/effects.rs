@@ -1,9 +1,8 @@
 //! The simulated disk: the journal, and what follows from its lines.
 
-use std::collections::BTreeSet;
-
 use teamd_shared::id::Ids;
-use teamd_shared::journal::{Line, MemberEvent, Record};
+use teamd_shared::journal::{Line, Record, Team};
+use teamd_shared::message::Message;
 use teamd_shared::name::Name;
 
 use super::super::mutants::Mutant;
@@ -12,8 +11,9 @@ use super::daemon::{Daemon, Killed};
 use super::disk::in_bytes;
 use super::worker::Worker;
 use super::world::World;
+use crate::daemon::core::effects::{Effect, PendingEffect};
 use crate::daemon::core::event::Incarnation;
-use crate::daemon::core::notices::messages;
+use crate::daemon::core::owners::{Failed, NotWritten};
 
 /// How an append fares.
 enum Fate {
@@ -40,7 +40,11 @@ impl World {
     }
 
     /// Appends lines to the journal, and says how that went.
-    pub(super) fn appends(&mut self, daemon: &mut Daemon, lines: &[Line]) -> Result<(), Killed> {
+    pub(super) fn appends(
+        &mut self,
+        daemon: &mut Daemon,
+        lines: &[Line],
+    ) -> Result<Result<(), NotWritten>, Killed> {
         self.signals_first(daemon, lines);
         self.does_effects_first(lines);
         match self.fate(lines) {
@@ -56,24 +60,18 @@ impl World {
             Fate::Full => {
                 self.note(|| "  the disk is full".to_owned());
                 if !self.is(Mutant::FailuresAreForgotten) {
-                    let journal = Ok(self.disk.fold());
-                    daemon.batcher.not_written("the disk is full", journal, self.now(daemon));
-                    if self.is(Mutant::BacklogIsForgotten) {
-                        daemon.batcher.forget_undecided();
-                    }
-                    return Ok(());
+                    let journal = Ok(Box::new(self.disk.fold()));
+                    return Ok(Err(NotWritten { why: "the disk is full".to_owned(), journal }));
                 }
             }
             Fate::Unsynced(some) => {
                 self.note(|| "  the sync is refused".to_owned());
                 self.journals(daemon, &lines[..some]);
-                let unknown = Err("the disk cannot be trusted".to_owned());
-                daemon.batcher.not_written("no sync", unknown, self.now(daemon));
-                return Ok(());
+                let journal = Err("the disk cannot be trusted".to_owned());
+                return Ok(Err(NotWritten { why: "no sync".to_owned(), journal }));
             }
         }
-        daemon.batcher.appended(self.now(daemon));
-        Ok(())
+        Ok(Ok(()))
     }
 
     /// Takes in that lines are in the journal: from now on they hold.
@@ -110,66 +108,80 @@ impl World {
         }
     }
 
-    /// Does the effects that are not there yet, oldest first.
-    pub(super) fn completes(&mut self, daemon: &mut Daemon, again: bool) -> Result<(), Killed> {
-        let forgets = again && self.is(Mutant::NothingIsDoneAgain);
-        let due = daemon.completion.due(&daemon.batcher.team, again);
-        let due: Vec<(Line, bool)> = due.into_iter().map(|(line, again)| (line.clone(), again)).collect();
-        let mut failed = false;
-        for (line, again) in &due {
+    /// Does the effects that a command or a worker waits for.
+    pub(super) fn completes(
+        &mut self,
+        daemon: &mut Daemon,
+        team: &Team,
+        again: bool,
+    ) -> Result<Result<(), Failed>, Killed> {
+        daemon.effects.take_in(team, again);
+        if again && self.is(Mutant::NothingIsDoneAgain) {
+            while let Some((_, effects)) = daemon.effects.next() {
+                daemon.effects.done(&effects);
+            }
+        }
+        let mut all = Ok(());
+        while let Some((to, effects)) = daemon.effects.next_urgent() {
+            all = self.performs(daemon, to, effects)?.and(all);
+        }
+        Ok(all)
+    }
+
+    /// Does the other effects, and syncs all: from now on the journal counts them as done.
+    pub(super) fn settles(&mut self, daemon: &mut Daemon) -> Result<Result<u64, Failed>, Killed> {
+        let mut all = Ok(());
+        while let Some((to, effects)) = daemon.effects.next() {
+            all = self.performs(daemon, to, effects)?.and(all);
+        }
+        let early = self.is(Mutant::DoneIsSaidTooEarly);
+        let written = u64::try_from(self.disk.journal.len()).unwrap();
+        Ok(all.map(|()| if early { written } else { daemon.effects.up_to() }))
+    }
+
+    /// Does effects for a member, in their order.
+    fn performs(
+        &mut self,
+        daemon: &mut Daemon,
+        to: Name,
+        effects: Vec<PendingEffect>,
+    ) -> Result<Result<(), Failed>, Killed> {
+        for (at, effect) in effects.iter().enumerate() {
             if !self.calm && self.rng.one_in(100) {
                 return Err(Killed);
             }
-            let all = forgets || self.effects(line, *again, &mut daemon.completion.stuck);
-            daemon.completion.tried(line, all);
-            failed |= !all;
+            if !self.calm && self.rng.one_in(60) {
+                self.note(|| format!("  line {} cannot be completed for {to}", effect.seq));
+                daemon.effects.failed(to, effects[at..].to_vec());
+                return Ok(Err(Failed));
+            }
+            self.does(&to, effect);
+            daemon.effects.done(std::slice::from_ref(effect));
         }
-        if failed {
-            daemon.batcher.try_again_later(self.now(daemon));
-        }
-        Ok(())
+        Ok(Ok(()))
     }
 
-    /// Syncs the effects: from now on the journal counts them as done.
-    pub(super) fn settles(&mut self, daemon: &mut Daemon) {
-        let team = &daemon.batcher.team;
-        let early = self.is(Mutant::DoneIsSaidTooEarly);
-        let done = if early { team.seq } else { daemon.completion.up_to(team) };
-        daemon.batcher.settled(done);
-    }
-
-    /// Does the effects of a line. Returns true if they are all there.
-    pub(in super::super) fn effects(&mut self, line: &Line, again: bool, stuck: &mut BTreeSet<Name>) -> bool {
-        if let Record::Member(record) = &line.record
-            && record.event == MemberEvent::Forgotten
-        {
-            self.archive(&record.member.name);
+    pub(in super::super) fn does(&mut self, to: &Name, PendingEffect { effect, again, .. }: &PendingEffect) {
+        let message = match effect {
+            Effect::Quarantine { .. } => return,
+            Effect::Archive => return self.archive(to),
+            Effect::Tell(message) => message,
+        };
+        let mut message = Message { to: Some(to.to_string()), ..Message::clone(message) };
+        let known = |inbox: &Vec<_>| inbox.contains(&message);
+        if *again && self.disk.inboxes.get(to).is_some_and(known) {
+            return;
         }
-        let mut all = true;
-        for (to, mut message) in messages(line) {
-            let fails = !self.calm && self.rng.one_in(60);
-            if fails || stuck.contains(&to) {
-                self.note(|| format!("  {to} cannot be told of line {}", line.seq));
-                stuck.insert(to);
-                all = false;
-                continue;
-            }
-            let known = |inbox: &Vec<_>| inbox.contains(&message);
-            if again && self.disk.inboxes.get(&to).is_some_and(known) {
-                continue;
-            }
-            if again && self.is(Mutant::OtherIdsWhenDoneAgain) {
-                message.id = Some(self.ids.message());
-            }
-            if !self.disk.inboxes.contains_key(&to) {
-                self.promises.has_no_inbox(&to, &message);
-                continue;
-            }
-            self.sends(&to, message.clone());
-            let checked = self.promises.told(&to, &message);
-            self.check(checked);
+        if *again && self.is(Mutant::OtherIdsWhenDoneAgain) {
+            message.id = Some(self.ids.message());
         }
-        all
+        if !self.disk.inboxes.contains_key(to) {
+            self.promises.has_no_inbox(to, &message);
+            return;
+        }
+        self.sends(to, message.clone());
+        let checked = self.promises.told(to, &message);
+        self.check(checked);
     }
 
     fn archive(&mut self, name: &Name) {

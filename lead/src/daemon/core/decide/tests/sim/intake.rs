@@ -12,7 +12,6 @@ use super::super::mutants::Mutant;
 use super::daemon::Daemon;
 use super::machine::Up;
 use super::world::World;
-use crate::daemon::core::batch::Introduction;
 use crate::daemon::core::event::{Ended, Event, Incarnation};
 
 impl World {
@@ -50,6 +49,11 @@ impl World {
             }
             2 => {
                 let incarnation = self.rng.pick(&over)?;
+                let transcript = self.disk.transcripts.get(&incarnation.name);
+                let by_signal = transcript.is_some_and(|it| it.left_by_signal == Some(incarnation.number));
+                if by_signal && daemon.heard.farewells.insert(incarnation.clone()) {
+                    return Some(Event::Leaving { incarnation });
+                }
                 daemon.reaping.retain(|other| *other != incarnation);
                 let left = self.lock_is_held(&incarnation.name)
                     || self.processes.values().any(|it| it.begun && it.incarnation == incarnation);
@@ -61,14 +65,11 @@ impl World {
                 self.check(checked);
                 let inbox = Position { offset: u64::from(self.rng.below(9)), tail: 0 };
                 let unread = u64::from(self.rng.below(3));
-                let transcript = self.disk.transcripts.get(&incarnation.name);
-                let by_signal = transcript.is_some_and(|it| it.left_by_signal == Some(incarnation.number));
                 let ended = Ended {
                     code: None,
                     signal: None,
                     inbox,
                     unread,
-                    by_signal,
                     emptied: Some(Emptied::Tree),
                     unworkable: None,
                 };
@@ -92,7 +93,7 @@ impl World {
         let Some(up) = link.up.pop_front() else {
             self.links.remove(&number);
             if !self.is(Mutant::AnswersFollowTheIncarnation) {
-                daemon.batcher.waiters.drop_connection(number);
+                daemon.dispatcher.waiters.drop_connection(number);
             }
             if daemon.connections.get(&incarnation) != Some(&number) {
                 return None;
@@ -104,10 +105,7 @@ impl World {
             return Some(Event::Disconnected { incarnation });
         };
         match up {
-            Up::StartedWorker => {
-                daemon.batcher.introduce(&incarnation, Introduction::Greeted);
-                None
-            }
+            Up::StartedWorker => Some(Event::Greeted { incarnation }),
             Up::Back(environment, state) => {
                 if daemon.supervised.get(&incarnation) != Some(&pid) {
                     link.down.push_back(ToWorker::Stranger { why: "no such incarnation".to_owned() });
@@ -166,7 +164,7 @@ impl World {
         let rejected = bad.collect();
         (daemon.lead, daemon.lead_has_more) = (to, to < end);
         if self.is(Mutant::PositionOvertakes) {
-            daemon.batcher.lead = position;
+            daemon.dispatcher.lead = position;
         }
         Event::LeadRead { position, rejected }
     }

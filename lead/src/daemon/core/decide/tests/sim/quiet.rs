@@ -68,7 +68,7 @@ impl World {
         }
         match &self.daemon {
             Some(_) if fold.stopping && !hung => Err("the team is stopping, and does not end".to_owned()),
-            Some(daemon) if !daemon.batcher.team.undone.is_empty() => {
+            Some(daemon) if !daemon.dispatcher.team.undone.is_empty() => {
                 Err("effects are not complete".to_owned())
             }
             None if alive.count() > 0 => Err("the daemon left before the others".to_owned()),

@@ -8,8 +8,8 @@ use teamd_shared::name::Name;
 use super::daemon::{Daemon, Heard, Killed};
 use super::machine::identity;
 use super::world::{RULES, World};
-use crate::daemon::core::batch::Batcher;
-use crate::daemon::core::completion::Completion;
+use crate::daemon::core::dispatcher::Dispatcher;
+use crate::daemon::core::effects::EffectQueues;
 use crate::daemon::core::event::{Event, Incarnation};
 
 impl World {
@@ -21,14 +21,14 @@ impl World {
         let mut daemon = Daemon {
             lead: team.lead.offset,
             lead_has_more: false,
-            batcher: Batcher::new(team, RULES),
+            dispatcher: Dispatcher::new(team, RULES),
             began: self.clocks.monotonic,
             connections: BTreeMap::new(),
             supervised: BTreeMap::new(),
             exited: BTreeSet::new(),
             reaping: Vec::new(),
             commands: VecDeque::new(),
-            completion: Completion::default(),
+            effects: EffectQueues::default(),
             roster: BTreeMap::new(),
             unwritten: None,
             unsynced: Vec::new(),
@@ -39,7 +39,7 @@ impl World {
         self.links.retain(|_, link| link.worker_open);
         self.disk.inboxes.entry(Name::lead()).or_default();
         let mut events = self.reconcile(&mut daemon);
-        if self.begins_anew(&mut daemon).is_err() || daemon.batcher.end.is_some() {
+        if self.begins_anew(&mut daemon).is_err() || daemon.dispatcher.end.is_some() {
             self.note(|| "  it ends at once".to_owned());
             return self.daemon_is_gone();
         }
@@ -50,13 +50,12 @@ impl World {
     fn begins_anew(&mut self, daemon: &mut Daemon) -> Result<(), Killed> {
         let record = DaemonRecord { process: identity(1), started_at: self.clocks.wall, directory: None };
         let started = TeamRecord::of(TeamEvent::Started, "default".to_owned(), Some(record));
-        daemon.batcher.begin(started, self.now(daemon));
-        self.takes_its_steps(daemon)
+        self.dispatches(daemon, |dispatcher, hands| dispatcher.begin(started, hands))
     }
 
     fn reconcile(&mut self, daemon: &mut Daemon) -> Vec<Event> {
         let mut events = Vec::new();
-        for state in daemon.batcher.team.members.values().filter(|state| !state.record.phase.is_ended()) {
+        for state in daemon.dispatcher.team.members.values().filter(|state| !state.record.phase.is_ended()) {
             let member = &state.record;
             let incarnation = Incarnation::of(member);
             let process = member.process.as_ref().filter(|_| self.lock_is_held(&member.name));

@@ -33,7 +33,7 @@ pub(in super::super) const RULES: Rules = Rules {
 enum Move {
     Daemon,
     Worker,
-    Client,
+    ReplyTo,
     Time,
     KillWorker,
     KillDaemon,
@@ -52,7 +52,7 @@ enum Move {
 const WEIGHTS: [(Move, u32, bool); 15] = [
     (Move::Daemon, 70, false),
     (Move::Worker, 120, false),
-    (Move::Client, 22, false),
+    (Move::ReplyTo, 22, false),
     (Move::Time, 6, true),
     (Move::KillWorker, 3, true),
     (Move::KillDaemon, 1, true),
@@ -164,7 +164,7 @@ impl World {
             Move::Daemon if self.rng.one_in(4) => self.start_daemon(),
             Move::Daemon => {}
             Move::Worker => self.each_worker(|world, pid| world.worker_step(pid)),
-            Move::Client => self.client_step(),
+            Move::ReplyTo => self.client_step(),
             Move::Time => {
                 let seconds = self.rng.pick(&[0.125, 1.0, 1.5, 5.0, 15.0, 600.0]).unwrap_or(1.0);
                 self.time_passes(seconds);

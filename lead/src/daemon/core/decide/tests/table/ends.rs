@@ -21,7 +21,7 @@ fn note(harness: &Harness) -> Option<String> {
 }
 
 fn restarts(decision: &Decision) -> bool {
-    decision.actions.iter().any(|action| matches!(action, Action::Start(_)))
+    decision.actions.iter().any(|action| matches!(action, Action::Start(_, None)))
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn a_crash_and_the_next_incarnation_are_one_line() {
     );
     assert_eq!((record.member.conversation, record.member.process.clone()), (1, None));
     assert_eq!((harness.status(&plan), record.expired.len()), (Status::Pending, 0));
-    assert_eq!(crashed.actions, [Action::Start(incarnation("alice", 2))]);
+    assert_eq!(crashed.actions, [Action::Start(incarnation("alice", 2), None)]);
     let told: Vec<_> = record.tell.iter().map(|tell| tell.to.to_string()).collect();
     assert_eq!(told, ["lead", "bob"]);
 }

@@ -24,7 +24,7 @@ fn a_spawn_is_journaled_before_it_is_started_and_answered() {
         (1, 1, Gate::Open)
     );
     assert_eq!(record.member.begins_at, Position::START);
-    assert_eq!(spawned.actions[0], Action::Start(incarnation("alice", 1)));
+    assert_eq!(spawned.actions[0], Action::Start(incarnation("alice", 1), Some(environment(1))));
     assert_eq!(spawned.actions[1..], [Action::Wait(CLIENT, name("alice"), Until::Ready(1))]);
     assert_eq!(harness.team.members[&name("alice")].prompt.as_deref(), Some("count the files"));
 }

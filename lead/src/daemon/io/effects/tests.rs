@@ -1,6 +1,6 @@
 //! What is done once, what is done again, and when.
 
-use teamd_shared::journal::{MemberRecord, Notice};
+use teamd_shared::journal::{Line, MemberEvent, MemberRecord, Notice, Record};
 use teamd_shared::member::Member;
 use teamd_shared::position::Position;
 use uuid::Uuid;
@@ -10,23 +10,28 @@ use super::*;
 /// A team of alice, bob and the lead, whose journal grows without a daemon.
 struct Scene {
     _scratch: tempfile::TempDir,
-    dir: TeamDir,
+    dir: Arc<TeamDir>,
     team: Team,
-    progress: Progress,
+    effects: Effects,
 }
 
 fn name(name: &str) -> Name {
     Name::of_inbox(name).unwrap()
 }
 
+fn new_effects(dir: &Arc<TeamDir>) -> Effects {
+    Effects::new(Arc::clone(dir), Durability::Disk)
+}
+
 impl Scene {
     fn new() -> Self {
         let scratch = tempfile::tempdir().unwrap();
-        let dir = TeamDir::create(&scratch.path().join(".team")).unwrap();
+        let dir = Arc::new(TeamDir::create(&scratch.path().join(".team")).unwrap());
         for name in ["alice", "bob", "lead"].map(name) {
             inbox::create(&dir, &name).unwrap();
         }
-        Self { _scratch: scratch, dir, team: Team::default(), progress: Progress::default() }
+        let effects = new_effects(&dir);
+        Self { _scratch: scratch, dir, team: Team::default(), effects }
     }
 
     /// A line of which these are told.
@@ -51,12 +56,15 @@ impl Scene {
         self.team.seq = seq;
     }
 
-    fn go_on(&mut self, again: bool) -> Result<(), u64> {
-        self.progress.go_on(&self.dir, &self.team, again).map_err(|(seq, _)| seq)
+    /// Does the effects that are waited for; true if none failed.
+    fn go_on(&mut self, again: bool) -> bool {
+        let urgent = self.effects.complete(&self.team, again).is_ok();
+        // What is tried again is not urgent any more.
+        urgent && (!again || self.effects.do_some().is_ok())
     }
 
     fn up_to(&self) -> u64 {
-        self.progress.completion.up_to(&self.team)
+        self.effects.queues.up_to()
     }
 
     /// Takes an inbox away, and puts a directory there, or brings it back.
@@ -84,15 +92,16 @@ fn one_inbox_that_cannot_be_written_does_not_make_the_others_be_looked_at_again(
     scene.block("bob");
     scene.told(MemberEvent::Silent, &["bob"]);
     scene.told(MemberEvent::Silent, &["alice"]);
-    assert_eq!((scene.go_on(false), scene.up_to(), scene.lines("alice")), (Err(1), 0, 1));
+    assert_eq!((scene.go_on(false), scene.up_to(), scene.lines("alice")), (false, 0, 1));
     // A second look at what is told already would fail.
     scene.block("alice");
-    assert_eq!(scene.go_on(false), Ok(()), "nothing is new, and it is not time to try again");
-    assert_eq!(scene.go_on(true), Err(1));
+    assert!(scene.go_on(false), "nothing is new, and it is not time to try again");
+    assert!(!scene.go_on(true));
     scene.told(MemberEvent::Silent, &["lead", "bob"]);
-    assert_eq!((scene.go_on(false), scene.lines("lead")), (Err(3), 1), "behind the earlier line for bob");
+    assert!(scene.go_on(false), "the new line for bob waits behind the earlier one");
+    assert_eq!((scene.up_to(), scene.lines("lead")), (0, 1));
     scene.unblock("bob");
-    assert_eq!((scene.go_on(true), scene.up_to()), (Ok(()), 3));
+    assert_eq!((scene.go_on(true), scene.up_to()), (true, 3));
     assert_eq!((scene.lines("bob"), scene.lines("lead")), (2, 1));
 }
 
@@ -101,34 +110,34 @@ fn an_end_that_the_lead_cannot_be_told_of_is_told_to_the_others_once() {
     let mut scene = Scene::new();
     scene.block("lead");
     scene.told(MemberEvent::Exited, &["lead", "alice"]);
-    assert_eq!(scene.go_on(false), Err(1));
-    scene.progress.tell_ended(&scene.dir, 9).unwrap();
-    assert_eq!((scene.go_on(true), scene.lines("alice")), (Err(1), 1));
-    assert!(!scene.progress.fan_out.is_waiting(), "what is told is not looked at again");
+    assert!(!scene.go_on(false));
+    scene.effects.do_some().unwrap();
+    assert_eq!((scene.go_on(true), scene.lines("alice")), (false, 1));
+    assert!(!scene.effects.is_waiting(), "what is told is not looked at again");
     scene.unblock("lead");
-    assert_eq!((scene.go_on(true), scene.lines("lead"), scene.lines("alice")), (Ok(()), 1, 1));
+    assert_eq!((scene.go_on(true), scene.lines("lead"), scene.lines("alice")), (true, 1, 1));
 }
 
 #[test]
 fn what_an_earlier_daemon_has_told_is_synced_before_it_counts_as_done() {
     let mut scene = Scene::new();
     scene.told(MemberEvent::Silent, &["alice"]);
-    assert_eq!(scene.go_on(false), Ok(()));
+    assert!(scene.go_on(false));
     // It died before it could sync what it wrote.
-    scene.progress = Progress::default();
-    assert_eq!((scene.go_on(true), scene.lines("alice")), (Ok(()), 1));
-    let sync = scene.progress.take_unsynced(&scene.team);
-    assert_eq!((sync.names(), sync.up_to), (&[name("alice")][..], 1));
+    scene.effects = new_effects(&scene.dir);
+    assert_eq!((scene.go_on(true), scene.lines("alice")), (true, 1));
+    let unsynced = scene.effects.take_unsynced();
+    assert_eq!((unsynced.inboxes, unsynced.up_to), (BTreeSet::from([name("alice")]), 1));
 }
 
 #[test]
 fn an_end_does_not_count_as_done_before_all_are_told() {
     let mut scene = Scene::new();
     scene.told(MemberEvent::Exited, &["lead", "alice"]);
-    assert_eq!((scene.go_on(false), scene.lines("lead"), scene.lines("alice")), (Ok(()), 1, 0));
-    assert_eq!(scene.progress.take_unsynced(&scene.team).up_to, 0, "alice is still to be told");
-    scene.progress.tell_ended(&scene.dir, 9).unwrap();
-    assert_eq!((scene.lines("alice"), scene.progress.take_unsynced(&scene.team).up_to), (1, 1));
+    assert_eq!((scene.go_on(false), scene.lines("lead"), scene.lines("alice")), (true, 1, 0));
+    assert_eq!(scene.up_to(), 0, "alice is still to be told");
+    scene.effects.do_some().unwrap();
+    assert_eq!((scene.lines("alice"), scene.up_to()), (1, 1));
 }
 
 #[test]
@@ -136,11 +145,38 @@ fn what_an_earlier_daemon_may_have_told_is_not_told_twice() {
     let mut scene = Scene::new();
     scene.told(MemberEvent::Silent, &["alice", "bob"]);
     scene.block("bob");
-    assert_eq!(scene.go_on(false), Err(1));
+    assert!(!scene.go_on(false));
     scene.unblock("bob");
-    scene.progress = Progress::default();
-    assert_eq!((scene.go_on(true), scene.up_to()), (Ok(()), 1));
+    scene.effects = new_effects(&scene.dir);
+    assert_eq!((scene.go_on(true), scene.up_to()), (true, 1));
     assert_eq!((scene.lines("alice"), scene.lines("bob")), (1, 1));
+}
+
+#[test]
+fn what_comes_together_is_written_together_and_in_order() {
+    let mut scene = Scene::new();
+    scene.told(MemberEvent::Exited, &["alice"]);
+    scene.told(MemberEvent::Exited, &["alice", "bob"]);
+    assert!(scene.go_on(false));
+    scene.told(MemberEvent::Silent, &["alice"]);
+    assert!(scene.go_on(false), "what is urgent takes along what came before it");
+    assert_eq!((scene.lines("alice"), scene.lines("bob"), scene.up_to()), (3, 0, 1));
+    let inbox = scene.dir.read(&TeamPath::inbox(&name("alice"))).unwrap();
+    let told = |line: &[u8]| serde_json::from_slice::<serde_json::Value>(line).unwrap();
+    let whole = inbox.split(|&byte| byte == b'\n').filter(|line| !line.is_empty());
+    let ids: Vec<_> = whole.map(|line| told(line)["id"].as_str().unwrap()[33..].to_owned()).collect();
+    assert_eq!(ids, ["064", "0c8", "12c"]);
+    assert!(inbox.split(|&byte| byte == b'\n').filter(|l| !l.is_empty()).all(|l| told(l)["to"] == "alice"));
+}
+
+#[test]
+fn a_forgotten_member_is_told_nothing() {
+    let mut scene = Scene::new();
+    scene.dir.remove(&TeamPath::inbox(&name("alice"))).unwrap();
+    scene.told(MemberEvent::Exited, &["alice", "bob"]);
+    assert!(scene.go_on(false) && scene.effects.do_some().is_ok());
+    assert_eq!((scene.lines("bob"), scene.up_to()), (1, 1));
+    assert!(scene.dir.identity(&TeamPath::inbox(&name("alice"))).unwrap().is_none(), "none is made for it");
 }
 
 #[test]
@@ -148,17 +184,16 @@ fn a_forget_is_not_done_before_the_move_into_the_archive_is_synced() {
     let mut scene = Scene::new();
     inbox::create(&scene.dir, &name("carol")).unwrap();
     scene.told(MemberEvent::Forgotten, &[]);
-    scene.go_on(false).unwrap();
+    assert!(scene.go_on(false));
     assert!(!scene.dir.path(&TeamPath::inbox(&name("carol"))).exists());
     // A folder that cannot be synced.
     let (transcripts, away) = (scene.dir.root().join("transcript"), scene.dir.root().join("away"));
     std::fs::rename(&transcripts, &away).unwrap();
     std::os::unix::fs::symlink(&away, &transcripts).unwrap();
-    let settle = |scene: &mut Scene| scene.progress.settle(&scene.dir, &scene.team, Durability::Disk);
     for _ in 0..2 {
-        assert!(matches!(settle(&mut scene), Err(EffectError::Dir(DirError::Link(_)))));
+        assert!(scene.effects.settle_all().is_err());
     }
     std::fs::remove_file(&transcripts).unwrap();
     std::fs::rename(&away, &transcripts).unwrap();
-    assert_eq!(settle(&mut scene).unwrap(), 1);
+    assert_eq!(scene.effects.settle_all().unwrap(), 1);
 }

@@ -2,33 +2,30 @@
 //! queue. Nothing else is decided until those events can be journaled. A command or a signal brings the next attempt at once.
 
 use teamd_shared::control::{Refusal, RefusalCode};
-use teamd_shared::journal::Team;
 
-use super::{Batch, Batcher, Boundary, End, RETRY, Step};
+use super::{Batch, Dispatcher, End, RETRY};
 use crate::daemon::core::event::{Action, Event, Now};
+use crate::daemon::core::owners::{NotWritten, Owners};
 
-impl Batcher {
-    /// Undoes the batch that could not be written: the state becomes `journal`, which is what the file says, and every command
-    /// is told `why`. The daemon ends if it cannot know what the file says.
-    pub(crate) fn not_written(&mut self, why: &str, journal: Result<Team, String>, now: Now) {
-        let Some(batch) = self.writing.take() else { return };
-        let why = format!("cannot write the journal: {why}");
-        match journal {
-            _ if batch.boundary == Some(Boundary::Start) => self.end = Some(End::Failed(why)),
+impl Dispatcher {
+    /// Undoes the batch that could not be written: the state becomes what the file says, and every command is told why. The
+    /// daemon ends if it cannot know what the file says.
+    pub(super) fn not_written(&mut self, batch: Batch, error: NotWritten, owners: &mut dyn Owners) {
+        match error.journal {
             Err(unknown) => self.end = Some(End::Failed(unknown)),
             Ok(team) => {
                 // The line that says what is complete was not written; it is complete all the same.
                 let done = self.team.done;
-                self.team = team;
+                self.team = *team;
                 self.team.mark_done(done);
                 self.lead = self.team.lead;
-                self.stuck_until = Some(now.monotonic + RETRY);
-                self.take_back(batch, why);
+                self.stuck_until = Some(owners.now().monotonic + RETRY);
+                self.take_back(batch, format!("cannot write the journal: {}", error.why), owners);
             }
         }
     }
 
-    fn take_back(&mut self, batch: Batch, why: String) {
+    fn take_back(&mut self, batch: Batch, why: String, owners: &mut dyn Owners) {
         let refusal = Refusal::new(RefusalCode::Failed, why)
             .hint("nothing was changed; free space on the disk, and try again");
         if self.live.terminations > 1 {
@@ -37,10 +34,10 @@ impl Batcher {
         for event in batch.events.into_iter().rev() {
             match event {
                 Event::Command(client, _) | Event::Spawn(client, ..) => {
-                    self.steps.push_back(Step::Reply(client, Err(refusal.clone())));
+                    self.replies.push((client, Err(refusal.clone())));
                 }
                 // A worker that is still silent is found again.
-                Event::Deadline | Event::Silent { .. } | Event::Hung { .. } => {}
+                Event::Deadline | Event::Silent { .. } => {}
                 Event::Terminate => {
                     self.live.terminations -= 1;
                     self.events.push_front(Event::Terminate);
@@ -53,11 +50,11 @@ impl Batcher {
             if let Action::Kill(incarnation) = action
                 && self.team.members.get(&incarnation.name).is_some_and(|state| state.record.ending.is_some())
             {
-                self.kill(incarnation);
+                self.kill(&incarnation, owners);
             }
         }
         // What workers have said holds nevertheless.
-        self.steps.push_back(Step::Show(batch.touched));
+        owners.show(&self.team, &self.live, &batch.touched);
     }
 
     /// Queues an event. While the journal cannot be written, only the last of a worker's repeated reports is queued: a disk may

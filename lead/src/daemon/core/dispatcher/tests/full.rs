@@ -6,21 +6,21 @@ impl Fixture {
     /// Three commands come, none of which can be journaled, and then nothing more, until a second is over.
     fn is_kept_busy(&mut self) {
         for _ in 0..3 {
-            self.now.monotonic += RETRY / 4;
+            self.owners.now.monotonic += RETRY / 4;
             let taken = self.on(Event::Command(CLIENT, Command::Stop { force: true }));
             assert!(taken.contains(&"refuse"), "{taken:?}");
         }
-        self.now.monotonic += RETRY / 4;
+        self.owners.now.monotonic += RETRY / 4;
     }
 }
 
 #[test]
 fn what_could_not_be_journaled_is_tried_again_although_commands_keep_coming() {
     let mut fixture = Fixture::with_alice();
-    fixture.full = true;
+    fixture.owners.full = true;
     fixture.on(Event::Leaving { incarnation: alice() });
     fixture.is_kept_busy();
-    fixture.full = false;
+    fixture.owners.full = false;
     fixture.on(ended());
     let taken =
         fixture.on(Event::Command(CLIENT, Command::Interrupt { name: alice().name, asked_at: RETRY }));
@@ -32,10 +32,10 @@ fn what_could_not_be_journaled_is_tried_again_although_commands_keep_coming() {
 fn what_is_due_comes_although_commands_keep_coming() {
     let mut fixture = Fixture::with_alice();
     fixture.on(Event::Command(CLIENT, Command::Shutdown(leave(0.0, Some(0.0)))));
-    fixture.full = true;
+    fixture.owners.full = true;
     assert!(fixture.seconds_later(1).contains(&"append fails"));
     fixture.is_kept_busy();
-    fixture.full = false;
+    fixture.owners.full = false;
     assert!(fixture.seconds_later(1).contains(&"signal"), "she is made to leave");
 }
 
@@ -43,16 +43,16 @@ fn what_is_due_comes_although_commands_keep_coming() {
 fn a_second_sigterm_ends_the_daemon_although_neither_can_be_journaled() {
     for commands in [false, true] {
         let mut fixture = Fixture::with_alice();
-        fixture.full = true;
+        fixture.owners.full = true;
         fixture.on(Event::Terminate);
         for _ in 0..3 {
             if commands {
                 fixture.is_kept_busy();
             }
             fixture.seconds_later(1);
-            assert!(fixture.batcher.end.is_none(), "told once, it waits for the disk");
+            assert!(fixture.dispatcher.end.is_none(), "told once, it waits for the disk");
         }
         fixture.on(Event::Terminate);
-        assert!(matches!(fixture.batcher.end, Some(End::Failed(_))), "{commands}");
+        assert!(matches!(fixture.dispatcher.end, Some(End::Failed(_))), "{commands}");
     }
 }

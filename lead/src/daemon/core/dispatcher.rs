@@ -1,0 +1,408 @@
+//! The dispatcher: it decides events, and has what follows done in order. Pure: the [`Owners`] do it.
+//!
+//! All events that are ready are decided and applied one by one. Then their lines are journaled together (group commit, as
+//! databases call it), the effects are done, processes are started and ended, directives are sent, and the roster takes it
+//! over. What cannot be journaled has not happened ([`failed`]).
+
+mod answers;
+mod failed;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeSet, VecDeque};
+use std::time::Duration;
+
+use teamd_shared::control::{Done, Refusal, ToWorker};
+use teamd_shared::environment::Environment;
+use teamd_shared::journal::{Line, MemberEvent, Record, Team, TeamEvent, TeamRecord, VERSION};
+use teamd_shared::mutant;
+use teamd_shared::name::Name;
+use teamd_shared::position::Position;
+
+use super::decide::View;
+use super::directive::{directive, welcome};
+use super::event::{Action, Event, Incarnation, Now, ReplyTo};
+use super::live::{Live, Rules};
+use super::owners::{Failed, Owners};
+use super::waiters::Waiters;
+use super::watchdog::LookResult;
+
+/// How long what failed waits, before it is tried again.
+pub(crate) const RETRY: Duration = Duration::from_secs(1);
+
+/// The answer to a command.
+pub(crate) type Answer = Result<Done, Refusal>;
+
+/// The state that decisions rest on, and what waits to be decided or done.
+#[derive(Debug)]
+pub(crate) struct Dispatcher {
+    /// The fold of the journal.
+    pub(crate) team: Team,
+    /// What only this run of the daemon knows.
+    pub(crate) live: Live,
+    /// The commands that wait for something.
+    pub(crate) waiters: Waiters,
+    /// How far the lead's inbox is taken in: this stands in the next line of the journal.
+    pub(crate) lead: Position,
+    /// Set when the daemon shall end.
+    pub(crate) end: Option<End>,
+    /// The settings that decisions rest on.
+    pub(crate) rules: Rules,
+    /// What has happened and is not decided yet, in its order.
+    pub(super) events: VecDeque<Event>,
+    /// Starts that failed, and when that is taken in.
+    delayed: Vec<(Duration, Event)>,
+    /// Whether the journal has the line of the end: nothing is decided any more.
+    is_closed: bool,
+    /// The answers to commands, which wait until the roster shows what they say.
+    answers: Vec<(ReplyTo, Answer)>,
+    /// Since when they wait for a roster that cannot be written.
+    unshown: Option<Duration>,
+    /// The answers that can be given now.
+    replies: Vec<(ReplyTo, Answer)>,
+    /// When undone effects are tried again.
+    retry_at: Option<Duration>,
+    /// While the journal cannot be written: when that is tried again.
+    stuck_until: Option<Duration>,
+}
+
+/// Why the daemon ends.
+#[derive(Debug)]
+pub(crate) enum End {
+    /// It was told to, and no worker is left.
+    Stopped,
+    /// It becomes another program.
+    HandedOver,
+    /// It cannot go on: why.
+    Failed(String),
+}
+
+/// What a batch of events led to.
+#[derive(Debug, Default)]
+struct Batch {
+    lines: Vec<Line>,
+    actions: Vec<Action>,
+    events: Vec<Event>,
+    /// The members that lines were written about.
+    subjects: BTreeSet<Name>,
+    /// The members that something was decided or said about.
+    touched: BTreeSet<Name>,
+    /// Whether its last decision forgets a member.
+    forgets: bool,
+}
+
+impl Dispatcher {
+    /// Makes the dispatcher of a daemon that begins with this state.
+    pub(crate) fn new(team: Team, rules: Rules) -> Self {
+        Self {
+            lead: team.lead,
+            team,
+            live: Live::default(),
+            waiters: Waiters::default(),
+            end: None,
+            rules,
+            events: VecDeque::new(),
+            delayed: Vec::new(),
+            is_closed: false,
+            answers: Vec::new(),
+            unshown: None,
+            replies: Vec::new(),
+            retry_at: None,
+            stuck_until: None,
+        }
+    }
+
+    /// Begins. First comes what every start of a daemon writes, then what the daemon before may not have done. No client is
+    /// served earlier.
+    pub(crate) fn begin(&mut self, record: TeamRecord, owners: &mut dyn Owners) {
+        let mut batch = Batch { touched: self.team.members.keys().cloned().collect(), ..Batch::default() };
+        self.record(vec![Record::Team(record)], owners.now(), &mut batch);
+        if let Err(error) = owners.append(&batch.lines) {
+            self.end = Some(End::Failed(format!("cannot write the journal: {}", error.why)));
+            return;
+        }
+        self.complete(true, owners);
+        self.settle(owners);
+        self.carry_out(batch, owners);
+    }
+
+    /// Takes in events, decides them and all that is due, and has what follows done.
+    pub(crate) fn handle(&mut self, events: Vec<Event>, owners: &mut dyn Owners) {
+        let now = owners.now();
+        events.into_iter().for_each(|event| self.queue(event));
+        let due: Vec<_> = self.delayed.extract_if(.., |(at, _)| *at <= now.monotonic).collect();
+        due.into_iter().for_each(|(_, event)| self.queue(event));
+        if self.retry_at.is_some_and(|at| at <= now.monotonic) {
+            self.complete(true, owners);
+        }
+        if self.live.next_deadline().is_some_and(|at| at <= now.monotonic) {
+            self.look_at_workers(owners);
+            self.queue(Event::Deadline);
+        }
+        while self.end.is_none() && !self.is_closed && !self.is_stuck(owners.now()) {
+            if !self.events.is_empty() {
+                self.take_batch(owners);
+            } else if self.stuck_until.take().is_some() {
+                // The line of the end follows from no event.
+                self.close_if_all_are_gone(owners);
+            } else {
+                break;
+            }
+        }
+    }
+
+    fn take_batch(&mut self, owners: &mut dyn Owners) {
+        let batch = self.decide_all(owners);
+        if !batch.lines.is_empty() {
+            if mutant::is_on("effect-before-journal") {
+                self.complete(false, owners);
+            }
+            if let Err(error) = owners.append(&batch.lines) {
+                return self.not_written(batch, error, owners);
+            }
+            self.stuck_until = None;
+            self.complete(false, owners);
+        }
+        if batch.forgets {
+            // The name is free for a spawn once the files of its earlier owner are in the archive, and that is synced.
+            self.settle(owners);
+        }
+        self.carry_out(batch, owners);
+    }
+
+    /// Returns when something is due without any event, since the daemon began.
+    pub(crate) fn next_due(&self) -> Option<Duration> {
+        let delayed = self.delayed.iter().map(|(at, _)| *at).min();
+        let decides = match self.stuck_until {
+            Some(until) => Some(until),
+            None if self.events.is_empty() => self.live.next_deadline(),
+            None => Some(Duration::ZERO),
+        };
+        [decides, self.retry_at, delayed].into_iter().flatten().min()
+    }
+
+    /// Tells whether the daemon is about to end, or has written that it has.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.team.stopping || self.is_closed
+    }
+
+    /// Tells whether an event is not decided yet.
+    pub(crate) fn has_undecided(&self) -> bool {
+        !self.events.is_empty()
+    }
+
+    /// Takes in that mail has come for an incarnation: its worker should react.
+    pub(crate) fn mail_arrived(&mut self, incarnation: &Incarnation, now: Now) {
+        self.live.mail_arrived(&self.team, incarnation, now, self.rules);
+    }
+
+    /// Asks the workers that should answer, and finds those that have not.
+    fn look_at_workers(&mut self, owners: &mut dyn Owners) {
+        // While the journal cannot be written, their answers are not looked at either.
+        if self.stuck_until.is_some() {
+            return;
+        }
+        for (incarnation, finding) in self.live.look(&self.team, owners.now(), self.rules) {
+            match finding {
+                LookResult::Ask(number) => owners.say(&incarnation, ToWorker::Ping { number }),
+                LookResult::Silent => self.events.push_back(Event::Silent { incarnation }),
+            }
+        }
+    }
+
+    fn decide_all(&mut self, owners: &mut dyn Owners) -> Batch {
+        let (now, mut batch) = (owners.now(), Batch::default());
+        while !batch.forgets
+            && let Some(event) = self.events.pop_front()
+        {
+            self.live.observe(&self.team, &event);
+            let view = View { team: &self.team, live: &self.live, now, rules: self.rules };
+            let decision = owners.decide(&view, &event);
+            batch.touched.extend(event.incarnation().map(|incarnation| incarnation.name.clone()));
+            if let Event::LeadRead { position, .. } = &event {
+                self.lead = *position;
+            }
+            batch.forgets = decision.records.iter().any(forgets);
+            self.record(decision.records, now, &mut batch);
+            batch.actions.extend(decision.actions);
+            batch.events.push(event);
+        }
+        batch
+    }
+
+    /// Gives records their lines, and derived records lines of their own.
+    fn record(&mut self, records: Vec<Record>, now: Now, batch: &mut Batch) {
+        for record in records {
+            self.apply(record, now, batch);
+        }
+        for record in self.team.pending_derived() {
+            self.apply(record, now, batch);
+        }
+        if self.team.snapshot_is_due(self.rules.snapshot_lines)
+            && let Some(snapshot) = self.team.snapshot()
+        {
+            self.apply(snapshot, now, batch);
+        }
+    }
+
+    /// Gives a record its line, and changes the state by it.
+    fn apply(&mut self, record: Record, now: Now, batch: &mut Batch) {
+        let lead = Some(self.lead).filter(|&position| position != self.team.lead);
+        let line = Line {
+            seq: self.team.seq + 1,
+            at: now.wall,
+            version: (self.team.seq == 0).then_some(VERSION),
+            done: self.team.done,
+            lead,
+            record,
+        };
+        if let Err(error) = self.team.apply(&line) {
+            tracing::error!("a decision does not continue the journal: {error}");
+            return;
+        }
+        batch.subjects.extend(subject(&line.record));
+        batch.lines.push(line);
+    }
+
+    /// Does what follows from a batch: the workers hear first, then the roster takes it over, then commands have their answers.
+    fn carry_out(&mut self, mut batch: Batch, owners: &mut dyn Owners) {
+        let now = owners.now();
+        batch.touched.extend(batch.subjects.iter().cloned());
+        for name in &batch.touched {
+            self.live.arm(&self.team, name, now, self.rules);
+        }
+        for action in batch.actions {
+            self.perform(action, owners);
+        }
+        // The directives come after what was said to a worker directly: it must know that its plan is recorded
+        // before it hears that it is pending.
+        for name in &batch.subjects {
+            self.send_directive(name, owners);
+        }
+        for name in &batch.touched {
+            self.answers.extend(self.waiters.answered(&self.team, &self.live, name));
+        }
+        owners.show(&self.team, &self.live, &batch.touched);
+        self.close_if_all_are_gone(owners);
+    }
+
+    fn perform(&mut self, action: Action, owners: &mut dyn Owners) {
+        match action {
+            Action::Start(incarnation, environment) => self.start(incarnation, environment, owners),
+            Action::Welcome(incarnation) => {
+                if let Some(welcome) = welcome(&self.team, &self.live, &incarnation) {
+                    owners.say(&incarnation, ToWorker::Welcome(Box::new(welcome)));
+                }
+            }
+            Action::Say(incarnation, frame) => owners.say(&incarnation, frame),
+            Action::Terminate(incarnation) => owners.terminate(&incarnation),
+            Action::Kill(incarnation) => self.kill(&incarnation, owners),
+            Action::Reply(client, answer) => self.answers.push((client, answer)),
+            Action::Wait(client, name, until) => {
+                self.waiters.add(client, name.clone(), until);
+                self.answers.extend(self.waiters.answered(&self.team, &self.live, &name));
+            }
+            Action::WaitForStop(client) => self.waiters.add_for_stop(client),
+            Action::RejectStop => self.answer_rejected_stop(),
+        }
+    }
+
+    /// Starts a process. If that fails for an incarnation that follows a crash, it is taken in after [`RETRY`]: what is short is
+    /// short for more than a moment, and each attempt counts.
+    fn start(&mut self, incarnation: Incarnation, environment: Option<Environment>, owners: &mut dyn Owners) {
+        let member = self.team.members.get(&incarnation.name).map(|state| &state.record);
+        match (environment, member) {
+            (Some(environment), _) => self.live.ordered(&incarnation, environment),
+            (None, Some(member)) => self.live.restarted(member, owners.now()),
+            (None, None) => {}
+        }
+        let alive = self.live.member(&incarnation.name);
+        let started = match (member, alive.and_then(|alive| alive.environment.as_ref())) {
+            (Some(member), Some(environment)) => owners.start(member, environment),
+            (None, _) => Event::not_started(incarnation, "it was forgotten"),
+            (Some(_), None) => Event::not_started(incarnation, "its environment was lost"),
+        };
+        let follows_a_crash = member.is_some_and(|member| member.restarted > 0);
+        if follows_a_crash && matches!(started, Event::Started { process: Err(_), .. }) {
+            self.delayed.push((owners.now().monotonic + RETRY, started));
+        } else {
+            self.events.push_back(started);
+        }
+    }
+
+    fn kill(&mut self, incarnation: &Incarnation, owners: &mut dyn Owners) {
+        self.live.killed(incarnation);
+        owners.kill(incarnation);
+    }
+
+    fn send_directive(&mut self, name: &Name, owners: &mut dyn Owners) {
+        let Some(member) = self.team.members.get(name) else { return };
+        let incarnation = Incarnation::of(&member.record);
+        // A worker that is not welcomed yet hears everything in its welcome.
+        if self.live.of(&incarnation).is_some_and(|alive| alive.connected)
+            && let Some(directive) = directive(&self.team, &self.live, name)
+        {
+            owners.say(&incarnation, ToWorker::Directive(directive));
+        }
+    }
+
+    /// Does the effects of new lines; `again` also what failed.
+    fn complete(&mut self, again: bool, owners: &mut dyn Owners) {
+        if again {
+            self.retry_at = None;
+        }
+        if let Err(Failed) = owners.complete(&self.team, again) {
+            self.try_again_later(owners.now());
+        }
+    }
+
+    /// Does and syncs all effects.
+    pub(crate) fn settle(&mut self, owners: &mut dyn Owners) {
+        match owners.settle() {
+            Ok(seq) => self.settled(seq),
+            Err(Failed) => self.try_again_later(owners.now()),
+        }
+    }
+
+    /// Tells whether some effects are not known to be on the disk yet.
+    pub(crate) fn is_unsettled(&self) -> bool {
+        self.team.done < self.team.seq
+    }
+
+    /// Takes in that the effects of all lines up to this one are on the disk. The next line of the journal says so.
+    pub(crate) fn settled(&mut self, seq: u64) {
+        self.team.mark_done(seq);
+    }
+
+    /// Closes the journal once the daemon is stopping and no teammate is left. The last line says that nothing is left to be
+    /// done, so what has failed is tried once more before it.
+    fn close_if_all_are_gone(&mut self, owners: &mut dyn Owners) {
+        let all_are_gone = self.team.members.values().all(|state| state.record.phase.is_ended());
+        if !self.team.stopping || !all_are_gone {
+            return;
+        }
+        if self.retry_at.is_some() {
+            self.complete(true, owners);
+        }
+        self.settle(owners);
+        let record = TeamRecord::of(TeamEvent::Stopped, self.team.team_name.clone(), None);
+        let mut batch = Batch::default();
+        self.apply(Record::Team(record), owners.now(), &mut batch);
+        match owners.append(&batch.lines) {
+            Ok(()) => self.journal_closed(),
+            Err(error) => self.not_written(batch, error, owners),
+        }
+    }
+}
+
+fn forgets(record: &Record) -> bool {
+    matches!(record, Record::Member(record) if record.event == MemberEvent::Forgotten)
+}
+
+fn subject(record: &Record) -> Option<Name> {
+    match record {
+        Record::Team(_) | Record::Snapshot(_) => None,
+        Record::Member(record) => Some(record.member.name.clone()),
+        Record::Request(record) => Name::of_inbox(record.request.member()).ok(),
+    }
+}

@@ -1,0 +1,63 @@
+//! What commands are told. An answer goes out once the roster shows what it says.
+
+use std::time::Duration;
+
+use teamd_shared::control::StopOutcome;
+use teamd_shared::name::Name;
+use teamd_shared::request::Status;
+
+use super::{Answer, Dispatcher, End};
+use crate::daemon::core::event::ReplyTo;
+use crate::daemon::core::owners::{Failed, Owners};
+
+/// How long commands wait for a roster that cannot be written: what they are told is in the journal.
+const ROSTER_PATIENCE: Duration = Duration::from_secs(5);
+
+impl Dispatcher {
+    /// Tells whether a command waits for [`Dispatcher::answer`].
+    pub(crate) fn has_answers(&self) -> bool {
+        !self.answers.is_empty() || self.is_closed && self.end.is_none()
+    }
+
+    /// Has the commands answered after the roster shows what they are told. While the roster cannot be written they wait, for
+    /// up to [`ROSTER_PATIENCE`]; so does the end of the daemon.
+    pub(crate) fn answer(&mut self, owners: &mut dyn Owners) {
+        let now = owners.now().monotonic;
+        let since = *self.unshown.get_or_insert(now);
+        let written = owners.write_roster(&self.team);
+        if let Err(Failed) = written {
+            self.try_again_later(owners.now());
+            if now.saturating_sub(since) < ROSTER_PATIENCE && self.end.is_none() {
+                return;
+            }
+        }
+        self.unshown = None;
+        self.replies.append(&mut self.answers);
+        if self.is_closed {
+            self.end.get_or_insert(End::Stopped);
+        }
+    }
+
+    /// Takes out the answers that can be given now.
+    pub(crate) fn take_replies(&mut self) -> Vec<(ReplyTo, Answer)> {
+        std::mem::take(&mut self.replies)
+    }
+
+    /// Tells the commands that wait for the stop which teammates have rejected it.
+    pub(super) fn answer_rejected_stop(&mut self) {
+        let rejected = |name: &Name| {
+            let request = self.team.shutdown_of(name)?;
+            let reason = request.reason.clone().unwrap_or_default();
+            (request.status == Status::Rejected).then(|| (name.clone(), reason))
+        };
+        let alive = self.team.members.iter().filter(|(_, state)| !state.record.phase.is_ended());
+        let unwilling = alive.filter_map(|(name, _)| rejected(name)).collect();
+        self.answers.extend(self.waiters.stopped(&StopOutcome::Rejected(unwilling)));
+    }
+
+    /// Takes in that the journal is closed: the commands that wait for the stop are answered, and the daemon ends.
+    pub(super) fn journal_closed(&mut self) {
+        self.answers.extend(self.waiters.stopped(&StopOutcome::Stopped));
+        self.is_closed = true;
+    }
+}

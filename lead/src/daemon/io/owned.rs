@@ -1,0 +1,118 @@
+//! What the dispatcher's decisions are done with, each part by its owner.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Instant;
+
+use teamd_shared::clock;
+use teamd_shared::control::{self, ToWorker};
+use teamd_shared::environment::Environment;
+use teamd_shared::id::RandomIds;
+use teamd_shared::journal::{Line, Team};
+use teamd_shared::member::Member;
+use teamd_shared::name::Name;
+use teamd_shared::team_dir::TeamDir;
+
+use super::connections::{Connections, Inputs, serve_inherited};
+use super::effects::Effects;
+use super::journal::Journal;
+use super::roster::RosterFile;
+use super::workers::{StartedWorker, Supervisor};
+use crate::daemon::core::decide::{Decision, View, decide};
+use crate::daemon::core::dispatcher::RETRY;
+use crate::daemon::core::event::{Event, Incarnation, Now};
+use crate::daemon::core::live::Live;
+use crate::daemon::core::owners::{Failed, NotWritten, Owners};
+
+/// The owners of what the daemon decides about.
+pub(crate) struct Owned {
+    pub(crate) dir: Arc<TeamDir>,
+    pub(crate) journal: Journal,
+    pub(crate) effects: Effects,
+    pub(crate) roster: RosterFile,
+    pub(crate) supervisor: Supervisor,
+    pub(crate) connections: Connections,
+    /// Where connections report to.
+    pub(crate) inputs: Inputs,
+    pub(crate) began: Instant,
+}
+
+impl Owners for Owned {
+    fn now(&self) -> Now {
+        Now { wall: clock::wall(), monotonic: self.began.elapsed() }
+    }
+
+    fn decide(&mut self, view: &View<'_>, event: &Event) -> Decision {
+        decide(view, event, &mut RandomIds)
+    }
+
+    fn append(&mut self, lines: &[Line]) -> Result<(), NotWritten> {
+        self.roster.touch();
+        self.journal.append(&self.dir, lines).map_err(|error| self.journal.after_failure(&error))
+    }
+
+    fn complete(&mut self, team: &Team, again: bool) -> Result<(), Failed> {
+        self.effects.complete(team, again)
+    }
+
+    fn settle(&mut self) -> Result<u64, Failed> {
+        self.effects.settle_all()
+    }
+
+    fn start(&mut self, member: &Member, environment: &Environment) -> Event {
+        let incarnation = Incarnation::of(member);
+        match self.try_start(&incarnation, member, environment) {
+            Ok(StartedWorker { identity, cgroup }) => {
+                Event::Started { incarnation, process: Ok(identity), cgroup }
+            }
+            Err(why) => {
+                tracing::error!("cannot start {}: {why}", incarnation.name);
+                Event::not_started(incarnation, &why)
+            }
+        }
+    }
+
+    fn terminate(&mut self, incarnation: &Incarnation) {
+        self.supervisor.terminate(incarnation);
+    }
+
+    fn kill(&mut self, incarnation: &Incarnation) {
+        self.supervisor.kill(incarnation);
+    }
+
+    fn say(&mut self, incarnation: &Incarnation, frame: ToWorker) {
+        self.connections.say(incarnation, frame);
+    }
+
+    fn show(&mut self, team: &Team, live: &Live, names: &BTreeSet<Name>) {
+        let wall = Some(self.now().wall);
+        names.iter().for_each(|name| self.roster.show((team, live), name, wall));
+    }
+
+    fn write_roster(&mut self, team: &Team) -> Result<(), Failed> {
+        self.roster.flush(&self.dir, team).map_err(|error| {
+            tracing::error!("cannot write the roster (tried again): {error}");
+            self.roster.postpone(RETRY);
+            Failed
+        })
+    }
+}
+
+impl Owned {
+    fn try_start(
+        &mut self,
+        incarnation: &Incarnation,
+        member: &Member,
+        environment: &Environment,
+    ) -> Result<StartedWorker, String> {
+        // The connection comes first: if it cannot be made, no process must be ended.
+        let connected = control::pair().and_then(|(ours, theirs)| {
+            Ok((serve_inherited(ours, incarnation.clone(), &self.inputs)?, theirs))
+        });
+        let ((connection, outbound), theirs) =
+            connected.map_err(|error| format!("cannot make its connection: {error}"))?;
+        let started = self.supervisor.start(member, environment, theirs)?;
+        self.connections.add_worker(incarnation.clone(), connection, outbound);
+        Ok(started)
+    }
+}

@@ -64,7 +64,7 @@ mod tests {
         let cgroup = OwnCgroup::begin(scratch.path().to_owned());
         let error = cgroup.enter().unwrap_err().to_string();
         assert!(error.contains(procs.to_str().unwrap()), "{error}");
-        std::fs::write(&procs, "").unwrap();
+        std::fs::File::create(&procs).map(drop).unwrap();
         cgroup.enter().unwrap();
         assert_eq!(std::fs::read_to_string(&procs).unwrap(), "0");
         std::fs::remove_file(&procs).unwrap();

@@ -99,14 +99,14 @@ impl TeamDir {
     /// # Errors
     /// [`DirError`] if something cannot be made.
     pub fn furnish(&self) -> Result<(), DirError> {
-        self.restore_mode(None)?;
+        self.close_to_others(None)?;
         // Its maker may have been killed before it was synced.
         if self.identity(&TeamPath::journal())?.is_none() {
             self.sync_above()?;
         }
         for folder in FOLDERS {
             make_dir(self.fd.as_fd(), Path::new(folder), &self.root.join(folder))?;
-            self.restore_mode(Some(&TeamPath::top(folder)))?;
+            self.close_to_others(Some(&TeamPath::top(folder)))?;
         }
         self.sync_folder(None)
     }

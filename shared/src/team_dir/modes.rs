@@ -42,8 +42,26 @@ impl TeamDir {
     ///
     /// # Errors
     /// [`DirError`] if the system refuses.
-    pub fn restore_mode(&self, at: Option<&TeamPath>) -> Result<Option<u32>, DirError> {
-        let restore = || {
+    fn restore_mode(&self, at: Option<&TeamPath>) -> Result<Option<u32>, DirError> {
+        self.change_mode(at, |_, made_with| made_with)
+    }
+
+    /// Takes the directory itself (none), a folder or a file from the other users. What is read-only stays so.
+    ///
+    /// # Errors
+    /// [`DirError`] if the system refuses.
+    pub fn close_to_others(&self, at: Option<&TeamPath>) -> Result<(), DirError> {
+        self.change_mode(at, |found, made_with| found & made_with).map(drop)
+    }
+
+    /// Sets a mode, made from the mode that is found and the one that such a file is made with. Returns the mode that was found,
+    /// if that was another one.
+    fn change_mode(
+        &self,
+        at: Option<&TeamPath>,
+        wanted: impl Fn(u32, u32) -> u32,
+    ) -> Result<Option<u32>, DirError> {
+        let change = || {
             // Follows no link: what is opened is only held, and its mode is set by the kernel's name of that.
             let held = match at {
                 None => None,
@@ -55,11 +73,12 @@ impl TeamDir {
             // In a directory that is closed, not even `.` is found: its descriptor is enough.
             let held = held.as_ref().map_or(self.fd.as_fd(), AsFd::as_fd);
             let found = fstat(held)?.st_mode;
-            let wanted = match FileType::from_raw_mode(found) {
+            let made_with = match FileType::from_raw_mode(found) {
                 FileType::Directory => DIR_MODE,
                 FileType::RegularFile => FILE_MODE,
                 _ => return Ok(None),
             };
+            let wanted = wanted(found & ALL_BITS, made_with);
             if found & ALL_BITS == wanted {
                 return Ok(None);
             }
@@ -67,7 +86,7 @@ impl TeamDir {
             chmodat(CWD, itself, Mode::from_raw_mode(wanted), AtFlags::empty())?;
             Ok(Some(found & ALL_BITS))
         };
-        match restore() {
+        match change() {
             Err(Errno::NOENT) => Ok(None),
             other => other.map_err(|errno| {
                 let at = at.cloned().unwrap_or_else(|| TeamPath::top("."));

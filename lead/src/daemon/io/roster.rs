@@ -134,7 +134,8 @@ impl RosterFile {
         let said = live.of(&incarnation).map(|alive| alive.said.clone()).unwrap_or_default();
         let status = status(team, live, member);
         let before = self.lines.get(name).filter(|shown| shown.status == status).map(|shown| shown.since);
-        let since = before.or(wall).unwrap_or(member.updated_at);
+        // How a member ended, and when, stands in its record.
+        let since = before.or(wall.filter(|_| !status.is_ended())).unwrap_or(member.updated_at);
         let shown = RosterMember {
             name: name.clone(),
             role: member.terms.role.clone(),

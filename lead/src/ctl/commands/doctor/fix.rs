@@ -63,7 +63,7 @@ fn apply(dir: &TeamDir, fix: &Fix, lock: Option<&dyn AtRest>) -> Result<String, 
     };
     match (fix, lock) {
         (Fix::Close(at), _) => {
-            dir.restore_mode(at.as_ref())?;
+            dir.close_to_others(at.as_ref())?;
             let what = at.as_ref().map_or_else(|| "the team directory".to_owned(), TeamPath::to_string);
             Ok(format!("{what}: only its user may use it now"))
         }

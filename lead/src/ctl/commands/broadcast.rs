@@ -91,9 +91,14 @@ fn to_each(
 
 /// Makes the error of a message that one of many did not get: the others have it.
 fn not_appended(name: &Name, error: AppendError) -> CommandError {
-    let error = CommandError::from(error);
-    CommandError::new(error.code(), error.message())
-        .hint(format!("to send it to {name} alone: `teamctl send {name} TEXT`"))
+    let alone = format!("to send it to {name} alone: `teamctl send {name} TEXT`");
+    match error {
+        AppendError::Short { .. } => CommandError::new(ExitCode::Failed, error.to_string())
+            .hint("free some space on the disk (or raise the quota)")
+            .hint(alone),
+        error if error.hint().is_some() => error.into(),
+        error => CommandError::from(error).hint(alone),
+    }
 }
 
 #[cfg(test)]

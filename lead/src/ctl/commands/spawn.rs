@@ -227,6 +227,14 @@ fn print_notes(context: &Context, dir: &TeamDir, name: &Name, is_built_in: bool)
             ));
         }
     }
+    for path in this.iter().flat_map(|member| &member.sandbox.hidden) {
+        if open_itself(Path::new(path), OFlags::PATH).is_err_and(|errno| errno == Errno::NOENT) {
+            let path = escape::line(path);
+            context
+                .out
+                .note(format_args!("nothing is at {path} yet: it is hidden from {name} when it appears"));
+        }
+    }
     let where_it_writes = this.iter().filter(writes).flat_map(|member| member.where_it_writes());
     if let Some(program) = programs::with_another_name(where_it_writes) {
         context.out.note(format_args!(

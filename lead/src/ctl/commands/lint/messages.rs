@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use serde::Deserializer;
 use serde_json::{Map, Value};
 use teamd_shared::json;
 use teamd_shared::message::{Body, MAX_LINE, Message, ParseError};
@@ -96,6 +97,9 @@ fn unwise(number: usize, line: &[u8], message: &Message) -> Vec<Remark> {
     if message.extra.contains_key("decide_within") && message.body.kind() == "shutdown_request" {
         warn("decide_within", "decide_within is no number", "kept, and means nothing: seconds are read");
     }
+    for field in twice(line) {
+        warn(&field, &format!("the field {field:?} is there twice"), "the last one counts");
+    }
     if let Body::Unknown { kind } = &message.body {
         warn("type", &format!("the type {kind:?} is unknown"), "delivered as text");
     }
@@ -103,6 +107,9 @@ fn unwise(number: usize, line: &[u8], message: &Message) -> Vec<Remark> {
         warn("", "U+0085, U+2028 or U+2029 is not escaped", "taken: but other readers end a line there");
     }
     // What was written is read once more, for its spellings alone: it is an object, or there were no message.
+    if serde_json::from_slice::<Value>(line).is_err() {
+        warn("", "half of a surrogate pair stands in a text", "read as U+FFFD");
+    }
     if let Ok(Value::Object(fields)) = json::value(line) {
         for (written, read) in spellings(&fields, message) {
             warn(written, &format!("{written} is another writer's spelling"), &format!("read as {read}"));
@@ -111,25 +118,60 @@ fn unwise(number: usize, line: &[u8], message: &Message) -> Vec<Remark> {
     remarks
 }
 
+/// Returns the fields that an object has more than once.
+fn twice(line: &[u8]) -> Vec<String> {
+    struct Names(Vec<String>);
+    impl<'de> serde::de::Visitor<'de> for Names {
+        type Value = Vec<String>;
+        fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            formatter.write_str("an object")
+        }
+        fn visit_map<A: serde::de::MapAccess<'de>>(mut self, mut map: A) -> Result<Vec<String>, A::Error> {
+            let mut twice = Vec::new();
+            while let Some((name, serde::de::IgnoredAny)) = map.next_entry::<String, _>()? {
+                match self.0.contains(&name) {
+                    true => twice.push(name),
+                    false => self.0.push(name),
+                }
+            }
+            Ok(twice)
+        }
+    }
+    // It is an object, or there were no message. One with half a surrogate pair in a name is not looked at.
+    serde_json::Deserializer::from_slice(line).deserialize_map(Names(Vec::new())).unwrap_or_default()
+}
+
 /// Returns the spellings of other writers that the reader took: it has kept all others as they were.
-fn spellings<'m>(fields: &'m Map<String, Value>, message: &'m Message) -> Vec<(&'m str, &'m str)> {
-    const SPELLINGS: [(&str, &str); 4] =
-        [("requestId", "request_id"), ("approved", "approve"), ("ts", "timestamp"), ("text", "content")];
-    let taken =
-        |(written, _): &(&str, &str)| fields.contains_key(*written) && !message.extra.contains_key(*written);
-    let mut found: Vec<(&str, &str)> = SPELLINGS.into_iter().filter(taken).collect();
-    let (written, kind) =
-        (fields.get("type").and_then(Value::as_str).unwrap_or_default(), message.body.kind());
+fn spellings(fields: &Map<String, Value>, message: &Message) -> Vec<(&'static str, &'static str)> {
+    let mut found = Vec::new();
+    for (written, read) in
+        [("requestId", "request_id"), ("approved", "approve"), ("ts", "timestamp"), ("text", "content")]
+    {
+        if fields.contains_key(written) && !message.extra.contains_key(written) {
+            found.push((written, read));
+        }
+    }
     let absent = |names: [&str; 2]| names.iter().all(|name| fields.get(*name).is_none_or(Value::is_null));
-    if message.to_json().get("request_id").is_some() && absent(["request_id", "requestId"]) {
+    let body = message.body.kind();
+    let of_request =
+        ["shutdown_request", "shutdown_response", "plan_approval_request", "plan_approval_response"];
+    if of_request.contains(&body) && absent(["request_id", "requestId"]) {
         found.push(("metadata", "request_id"));
     }
-    if written == kind && kind.ends_with("_response") && absent(["approve", "approved"]) {
-        found.push(("metadata", "approve"));
-    }
-    // The sender or the type tells the rest.
-    if written != kind {
-        found.push((written, kind));
+    let written = fields.get("type").and_then(Value::as_str).unwrap_or_default();
+    match (written, body) {
+        ("shutdown_approved", _) => found.push(("shutdown_approved", "shutdown_response with approve true")),
+        ("shutdown_rejected", _) => found.push(("shutdown_rejected", "shutdown_response with approve false")),
+        ("plan_approval_response", "plan_approval_request") => {
+            found.push((
+                "plan_approval_response",
+                "plan_approval_request: it carries a plan, and is not from the lead",
+            ));
+        }
+        ("shutdown_response" | "plan_approval_response", _) if absent(["approve", "approved"]) => {
+            found.push(("metadata", "approve"));
+        }
+        _ => {}
     }
     found
 }
@@ -168,7 +210,7 @@ mod tests {
         6:9 the type "note" is unknown (delivered as text)
         6:37 text is another writer's spelling (read as content)
         7:84 requestId is another writer's spelling (read as request_id)
-        7:53 shutdown_approved is another writer's spelling (read as shutdown_response)
+        7:53 shutdown_approved is another writer's spelling (read as shutdown_response with approve true)
         8:84 metadata is another writer's spelling (read as request_id)
         8:84 metadata is another writer's spelling (read as approve)
         8:2 the same id as line 7 (dropped: it was read before)
@@ -177,14 +219,19 @@ mod tests {
     }
 
     #[test]
-    fn what_means_nothing_is_told() {
+    fn what_means_nothing_or_stands_there_twice_is_told() {
         let id = r#""id":"0197f5f2-0000-7000-8000-000000000001","from":"lead""#;
         let lines = [
             format!(r#"{{{id},"type":"shutdown_request","request_id":"a1","decide_within":"soon"}}"#),
+            format!(r#"{{{},"type":"message","type":"broadcast"}}"#, id.replace("01\"", "02\"")),
+            format!(r#"{{{},"type":"message","content":"cut \ud83d"}}"#, id.replace("01\"", "03\"")),
             String::new(),
         ];
-        let told = told(&lines.join("\n"));
-        assert_eq!(told, "1:104 decide_within is no number (kept, and means nothing: seconds are read)\n");
+        insta::assert_snapshot!(told(&lines.join("\n")), @r#"
+        1:104 decide_within is no number (kept, and means nothing: seconds are read)
+        2:60 the field "type" is there twice (the last one counts)
+        3:1 half of a surrogate pair stands in a text (read as U+FFFD)
+        "#);
     }
 
     #[test]

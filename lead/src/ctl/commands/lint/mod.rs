@@ -6,6 +6,7 @@
 mod decisions;
 mod lines;
 pub(super) mod messages;
+mod misread;
 mod settings;
 pub(super) mod transcript;
 
@@ -135,7 +136,7 @@ fn roster(bytes: &[u8]) -> Vec<Remark> {
             format!("version {}, this program knows {VERSION}", roster.version),
             "read as far as possible, and never written over",
         )],
-        Ok(_) => Vec::new(),
+        Ok(roster) => misread::misread(1, bytes, &roster).collect(),
         Err(error) => vec![Remark::error(
             (error.line(), error.column().max(1)),
             without_place(&error.to_string()),

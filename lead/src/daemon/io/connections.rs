@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use teamd_shared::control::{
 };
 use teamd_shared::environment::Environment;
 use teamd_shared::process::Identity;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use crate::daemon::core::event::{Incarnation, ReplyTo};
@@ -68,19 +69,28 @@ pub(crate) struct ConnectedWorker {
 pub(crate) struct Outbound<T> {
     queue: mpsc::Sender<T>,
     writer: JoinHandle<()>,
+    cut_off: Arc<Notify>,
+}
+
+/// Tells a reader that nothing can be said to its peer any more.
+struct Closed {
+    /// The peer did not read: what it says counts no more.
+    cut_off: Arc<Notify>,
+    /// The writer has ended, for any reason. What the peer said before that counts.
+    ended: oneshot::Receiver<()>,
 }
 
 impl<T: serde::Serialize + Send + Sync + 'static> Outbound<T> {
-    /// Starts the task. What is returned beside it ends when the task does: the reader ends then too, so that both directions
-    /// are closed.
-    pub(crate) fn start(out: Outgoing<T>) -> (Self, oneshot::Receiver<()>) {
+    /// Starts the task. The reader ends when the task does, so that both directions are closed.
+    fn start(out: Outgoing<T>) -> (Self, Closed) {
         let (queue, waiting) = mpsc::channel(QUEUE);
         let (ends, ended) = oneshot::channel();
         let writer = tokio::spawn(async move {
             write(out, waiting).await;
             drop(ends);
         });
-        (Self { queue, writer }, ended)
+        let cut_off = Arc::new(Notify::new());
+        (Self { queue, writer, cut_off: Arc::clone(&cut_off) }, Closed { cut_off, ended })
     }
 
     /// Says something. A peer that does not read is cut off: its connection is closed, and it may come again.
@@ -88,6 +98,7 @@ impl<T: serde::Serialize + Send + Sync + 'static> Outbound<T> {
         if self.queue.try_send(frame).is_err() && !self.writer.is_finished() {
             tracing::warn!("a peer does not listen: its connection is closed");
             self.writer.abort();
+            self.cut_off.notify_one();
         }
     }
 }
@@ -122,14 +133,14 @@ pub(crate) fn serve_inherited(
     let stream = Connection::from_fd(fd)?;
     let connection = next_connection();
     let (out, mut incoming) = stream.split::<ToWorker, Greeting>();
-    let (outbound, ended) = Outbound::start(out);
+    let (outbound, closed) = Outbound::start(out);
     let inputs = inputs.clone();
     tokio::spawn(async move {
         match incoming.receive().await {
             Ok(Some(Greeting { peer: Peer::Worker { .. }, .. })) => {
                 let greeted = Input::WorkerGreeted { incarnation: incarnation.clone() };
                 let says = of_worker(connection, incarnation);
-                listen(greeted, (incoming.cast(), ended), (connection, inputs), says).await;
+                listen(greeted, (incoming.cast(), closed), (connection, inputs), says).await;
             }
             other => {
                 let name = incarnation.name;
@@ -181,13 +192,13 @@ async fn greet(mut stream: Connection, connection: u64, inputs: Inputs) {
         // A confined worker is served too: it must be the process of the journal, and no tool can be that.
         Peer::Worker { name, incarnation, environment, state } => {
             let (out, incoming) = stream.split::<ToWorker, FromWorker>();
-            let (outbound, ended) = Outbound::start(out);
+            let (outbound, closed) = Outbound::start(out);
             let incarnation = Incarnation { name, number: incarnation };
             let says = of_worker(connection, incarnation.clone());
             let worker =
                 ConnectedWorker { connection, incarnation, environment, state: *state, process, outbound };
             let connected = Input::WorkerConnected(Box::new(worker));
-            listen(connected, (incoming, ended), (connection, inputs), says).await;
+            listen(connected, (incoming, closed), (connection, inputs), says).await;
         }
     }
 }
@@ -220,26 +231,26 @@ fn other_version(protocol: u16) -> Refusal {
 
 async fn serve_client(stream: Connection, connection: u64, inputs: Inputs) {
     let (out, incoming) = stream.split::<Reply, TaggedCommand>();
-    let (replies, ended) = Outbound::start(out);
+    let (replies, closed) = Outbound::start(out);
     let connected = Input::ClientConnected { connection, replies };
     let asks = |request| Input::ClientAsks { connection, request };
-    listen(connected, (incoming, ended), (connection, inputs), asks).await;
+    listen(connected, (incoming, closed), (connection, inputs), asks).await;
 }
 
 /// Reports a connection, what the peer says on it, and its end.
 async fn listen<T: serde::de::DeserializeOwned>(
     connected: Input,
-    (mut incoming, mut ended): (Incoming<T>, oneshot::Receiver<()>),
+    (mut incoming, mut closed): (Incoming<T>, Closed),
     (connection, inputs): (u64, Inputs),
     says: impl Fn(T) -> Input,
 ) {
     let mut input = connected;
     while inputs.send(input).await.is_ok() {
         let received = tokio::select! {
-            // What it said before it ended, or stopped to listen, counts.
             biased;
+            () = closed.cut_off.notified() => Ok(None),
             received = incoming.receive() => received,
-            _ = &mut ended => Ok(None),
+            _ = &mut closed.ended => Ok(None),
         };
         input = match received {
             Ok(Some(frame)) => says(frame),

@@ -152,6 +152,11 @@ impl Dispatcher {
     }
 
     fn take_batch(&mut self, owners: &mut dyn Owners) {
+        // A name is free once the files of its earlier owner are in the archive. A spawn does not wait for the next try.
+        if self.retry_at.is_some() && self.events.iter().any(|event| matches!(event, Event::Spawn(..))) {
+            self.complete(true, owners);
+            self.settle(owners);
+        }
         let batch = self.decide_all(owners);
         if !batch.lines.is_empty() {
             if mutant::is_on("effect-before-journal") {

@@ -139,13 +139,13 @@ fn dispatch(command: TeamdCommand, context: &Context) -> CommandResult {
 
 /// Prepares a command that goes on without a `team.toml` that can be read.
 fn begin(context: &Context) {
-    context.settle_signals();
+    context.set_signals();
     context.note_passed_over();
     context.warn_of_team_file();
 }
 
 fn start(context: &Context, args: &Start) -> CommandResult {
-    context.settle_signals();
+    context.set_signals();
     context.note_passed_over();
     if args.adopt.is_none()
         && let Ok(dir) = TeamDir::open(&context.path)

@@ -1,6 +1,6 @@
 //! In which cgroup (version 2) this process is, and the names of the cgroups that a team makes there.
 //!
-//! The daemon makes, fills and kills cgroups; nothing here does. The layout, below the cgroup in which the daemon is:
+//! The daemon makes and kills cgroups, and a worker enters its own; nothing here does. The layout, below the cgroup in which the daemon is:
 //!
 //! ```text
 //! teamd-DEVICE-INODE-BIRTH/        one for each team directory

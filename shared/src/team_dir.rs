@@ -106,6 +106,9 @@ impl TeamDir {
         }
         for folder in FOLDERS {
             make_dir(self.fd.as_fd(), Path::new(folder), &self.root.join(folder))?;
+            let shown = self.root.join(folder);
+            let stat = rustix::fs::fstat(self.open_folder(Some(folder))?);
+            belongs_to_this_user(&stat.map_err(DirError::io("look at", &shown))?, || shown)?;
             self.close_to_others(Some(&TeamPath::top(folder)))?;
         }
         self.sync_folder(None)

@@ -47,7 +47,7 @@ impl Context {
 
     /// Makes a limit on the size of files an error like others, where it would end the command; and sees how programs end that the
     /// command starts.
-    pub(crate) fn settle_signals(&self) {
+    pub(crate) fn set_signals(&self) {
         if let Err(error) = survive_file_limit() {
             let what = "a limit on the size of files ends this command without a word";
             self.out.note(format_args!("{what}: {error}"));
@@ -192,7 +192,7 @@ fn find(global: &Global) -> Result<impl FnOnce(Output) -> Context, CommandError>
         CommandError::new(ExitCode::Failed, format!("cannot find the current directory: {error}"))
             .hint("change to a directory that exists")
     })?;
-    // An empty variable is as good as none.
+    // An empty variable counts as unset.
     let flag = global.team_dir.as_deref().filter(|path| !path.is_empty()).map(Path::new);
     let register = registered::register()?;
     let is_registered =

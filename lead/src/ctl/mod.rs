@@ -38,14 +38,14 @@ pub(crate) fn run(take_lock: TakeLock) -> std::process::ExitCode {
 }
 
 fn dispatch(command: Command, context: &Context, take_lock: TakeLock) -> CommandResult {
-    context.settle_signals();
+    context.set_signals();
     if !matches!(command, Command::Completions(_) | Command::Lint(_) | Command::Schema(_)) {
         context.note_passed_over();
     }
     match &command {
-        // What begins or ends a teammate is not done by half of what the user settled; signals end one anyhow.
+        // Spawn and shutdown need a valid team.toml; `--force` does not.
         Command::Spawn(_) => {
-            // A file beside a directory that is not believed says nothing, and no mistake of it is told.
+            // A team.toml beside an unregistered team directory is ignored, with its mistakes.
             context.dir()?;
             context.ask_for_trust()?;
         }

@@ -77,7 +77,7 @@ fn until<T>(time: Duration, look: &dyn Fn() -> T, is_awaited: &dyn Fn(&T) -> boo
 ///
 /// # Errors
 /// As [`load`].
-pub(crate) fn load_settled(dir: &TeamDir, name: &Name) -> Result<Roster, CommandError> {
+pub(crate) fn load_after_end(dir: &TeamDir, name: &Name) -> Result<Roster, CommandError> {
     // What cannot be seen does not become visible by waiting.
     let is_gone = |roster: &Roster| {
         roster.member(name).is_some_and(|member| roster.process_is_gone(member).unwrap_or(false))

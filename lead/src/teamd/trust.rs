@@ -25,7 +25,7 @@ pub(super) struct Trust {
 
 /// Runs the command.
 pub(super) fn run(context: &Context, args: &Trust) -> CommandResult {
-    context.settle_signals();
+    context.set_signals();
     context.note_passed_over();
     let (state, widening) = (context.register.state(), context.widening()?);
     match args {

@@ -218,7 +218,7 @@ pub enum Done {
         /// The names.
         differing: Vec<String>,
     },
-    /// The awaited plan stands so.
+    /// The awaited plan has this status.
     Judged(PlanVerdict),
     /// The daemon becomes the other program now, and answers nothing more.
     HandingOver,

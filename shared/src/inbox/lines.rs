@@ -41,12 +41,15 @@ impl<'f> Lines<'f> {
     /// Looks at what stands behind a position; none if the bytes before it are not those that it remembers. Up to `scanned` an
     /// earlier look found no newline: if the line is too long, reading goes on there.
     pub(super) fn open(file: &'f File, position: Position, scanned: u64) -> io::Result<Option<Self>> {
-        if !fits(file, position)? {
-            return Ok(None);
-        }
         let next = position.offset;
-        let is_long = scanned >= next + MAX_LINE as u64 && scanned <= file.metadata()?.len();
-        Self::read(file, next, if is_long { scanned } else { next }).map(Some)
+        if scanned >= next + MAX_LINE as u64 && scanned <= file.metadata()?.len() {
+            return if fits(file, position)? { Self::read(file, next, scanned).map(Some) } else { Ok(None) };
+        }
+        // One read for both: the file may be truncated and filled again at any time.
+        let lines = Self::read(file, next, next)?;
+        let before = lines.bytes.get(..index(next - lines.base));
+        let fits = next == 0 || before.is_some_and(|before| position.fits(before));
+        Ok(fits.then_some(lines))
     }
 
     /// Looks at what stands at the start of the file.

@@ -44,6 +44,8 @@ pub struct Reader {
     /// it stand there no longer.
     files: VecDeque<Inbox>,
     position: Position,
+    /// Where the position was when the first file had left the path: a copy of it may have been made since.
+    left_at: Option<Position>,
     /// The ids that were read; none for a reader that need not know a doubled line.
     seen: Option<HashSet<Uuid>>,
     /// How far the first file has no newline behind the position.
@@ -91,7 +93,7 @@ impl Reader {
     /// [`ReadError::Dir`] if the system refuses.
     pub fn open(dir: Arc<TeamDir>, owner: &Name, from: Position) -> Result<Self, ReadError> {
         let (at, files, seen) = (TeamPath::inbox(owner), VecDeque::new(), Some(HashSet::new()));
-        let mut reader = Self { dir, at, files, position: from, seen, scanned: 0 };
+        let mut reader = Self { dir, at, files, position: from, left_at: None, seen, scanned: 0 };
         reader.hold()?;
         Ok(reader)
     }
@@ -128,7 +130,10 @@ impl Reader {
             let mut batch = read.map_err(|source| cannot_read(&self.dir, &self.at, source))?;
             let is_last = self.files.len() == 1;
             if is_last || batch.more || batch.restarted.is_some() || batch.position != before {
-                batch.more |= !is_last;
+                if !is_last {
+                    self.left_at.get_or_insert(before);
+                    batch.more = true;
+                }
                 return Ok(batch);
             }
             // The first file is read to its end.
@@ -170,7 +175,19 @@ impl Reader {
             repeated: false,
             more: false,
         };
-        let mut lines = match Lines::open(file, self.position, self.scanned)? {
+        let mut opened = Lines::open(file, self.position, self.scanned)?;
+        let left_at = self.left_at.take_if(|_| replaced);
+        if opened.is_none()
+            && let Some(left_at) = left_at
+        {
+            // A copy of the file before, made before the last lines of that were written.
+            opened = Lines::open(file, left_at, 0)?;
+            if opened.is_some() {
+                // The position goes back: the caller has to record it.
+                (batch.position, batch.repeated) = (left_at, true);
+            }
+        }
+        let mut lines = match opened {
             Some(lines) => lines,
             None => {
                 batch.restarted = Some(match replaced {

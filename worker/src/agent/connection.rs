@@ -181,12 +181,12 @@ impl Link {
     }
 
     /// Submits the lines of a request no more: the daemon has recorded or refused them, or no call waits for them.
-    pub(crate) fn settle(&self, settled: &RequestId) {
+    pub(crate) fn stop_submitting(&self, settled: &RequestId) {
         let is_it = |frame: &FromWorker| matches!(frame, FromWorker::Submitted { request_id, .. } if request_id == settled);
         self.change(is_it, None);
     }
 
-    /// Answers the daemon's question whether the dispatcher goes round.
+    /// Answers the daemon's ping: the dispatcher still runs.
     pub(crate) fn pong(&self, number: u64) {
         self.change(answers_ping, Some(FromWorker::Pong { number }));
     }

@@ -163,12 +163,12 @@ impl<T: Tools> Dispatcher<T> {
                 self.state.directive(welcome.directive, self.now());
             }
             ToWorker::Recorded { request_id, status } => {
-                self.link.settle(&request_id);
+                self.link.stop_submitting(&request_id);
                 self.state.recorded(&request_id, status);
             }
             ToWorker::Refused { request_id, why, taken } => {
                 tracing::warn!("the daemon refused {request_id}: {why}");
-                self.link.settle(&request_id);
+                self.link.stop_submitting(&request_id);
                 self.state.refused(&request_id, why, taken);
             }
             ToWorker::Ring => self.fetch(),

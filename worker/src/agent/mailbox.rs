@@ -114,7 +114,7 @@ impl Mailbox {
         }
     }
 
-    /// Hears no more: the incarnation ends.
+    /// Stops watching the inbox: the incarnation ends.
     pub(crate) fn close(&mut self) {
         if let Some(watch) = &mut self.watch {
             watch.disarm();

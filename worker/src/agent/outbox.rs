@@ -54,7 +54,7 @@ impl Outbox {
     }
 
     /// Writes a message into an inbox. `repeated`: an earlier attempt, of this incarnation or another, may have written it.
-    /// Then no copy is written, and it lasts where it stands.
+    /// Then it writes no copy, and syncs the line that is there.
     pub(crate) fn send(
         &self,
         owner: &Name,

@@ -180,7 +180,7 @@ impl<T: Tools> Session<T> {
     /// Submits the plan no more; returns whether there is one.
     fn settle_plan(&self) -> bool {
         let plan = self.dispatcher.state.plan();
-        plan.inspect(|plan| self.dispatcher.link.settle(&plan.request_id)).is_some()
+        plan.inspect(|plan| self.dispatcher.link.stop_submitting(&plan.request_id)).is_some()
     }
 
     /// Tells the model what became of its plan; the calls behind one that was not approved are refused.

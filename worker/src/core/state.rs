@@ -108,7 +108,7 @@ enum SubmissionProgress {
     Nothing,
     /// Its line was submitted.
     Submitted,
-    /// It is recorded, and stands so.
+    /// It is recorded, and has this status.
     Recorded(Status),
     /// Its id belongs to another request.
     Taken,

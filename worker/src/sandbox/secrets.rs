@@ -160,7 +160,7 @@ pub(crate) fn led_to(known: &[PathBuf], places: &Places) -> Result<Vec<PathBuf>,
 /// it, and could open it again. Follows no link: a command can have made one that is new.
 ///
 /// # Errors
-/// What the model is told, if that directory is places.
+/// What the model is told, if that directory is needed.
 pub(crate) fn present(known: &[PathBuf], places: &Places) -> Result<Vec<PathBuf>, String> {
     let mut present = Vec::new();
     for path in known {

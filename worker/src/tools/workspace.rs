@@ -130,12 +130,12 @@ impl Workspace {
 
     /// Finds where a path leads.
     pub(super) fn find(&self, path: &str, purpose: Purpose) -> Result<ResolvedPath, String> {
-        let way = self.resolve(path)?;
+        let (way, protected) = self.resolve(path)?;
         let (Some(above), Some(name)) = (way.parent(), way.file_name()) else {
             return Err(is_directory(path));
         };
         // Whether it is there or not, and before a directory is made.
-        if purpose != Purpose::Read && self.is_protected(&way) {
+        if purpose != Purpose::Read && (protected || self.is_protected(&way)) {
             return Err(format!(
                 "{path} is not changed by tools, since programs of the user run or believe it: tell what to change instead"
             ));
@@ -162,9 +162,10 @@ impl Workspace {
         Ok(ResolvedPath { parent, name: name.to_owned(), stat })
     }
 
-    /// Returns where a path leads, as a path below the workspace without links, whether something is there or not.
-    fn resolve(&self, path: &str) -> Result<PathBuf, String> {
-        let (mut way, mut links) = (PathBuf::new(), 0);
+    /// Returns where a path leads, as a path below the workspace without links, whether something is there or not; and whether
+    /// the path leads through a link that is protected.
+    fn resolve(&self, path: &str) -> Result<(PathBuf, bool), String> {
+        let (mut way, mut links, mut protected) = (PathBuf::new(), 0, false);
         // The components that are still to be walked, the next one last.
         let mut ahead = self.components(path, Path::new(path))?;
         while let Some(name) = ahead.pop() {
@@ -179,6 +180,7 @@ impl Workspace {
                 Err(Errno::INVAL | Errno::NOENT) => continue,
                 other => other.map_err(cannot("open", path))?,
             };
+            protected |= self.is_protected(&way);
             links += 1;
             if links > MAX_LINKS {
                 return Err(format!("{path} leads through more than {MAX_LINKS} links"));
@@ -191,7 +193,7 @@ impl Workspace {
             }
             ahead.extend(self.components(path, &target)?);
         }
-        Ok(way)
+        Ok((way, protected))
     }
 
     /// Returns the components of a path that the caller or a link gave, the first one last.

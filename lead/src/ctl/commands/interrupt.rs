@@ -14,7 +14,7 @@ use crate::exit_code::ExitCode;
 pub(in crate::ctl) fn run(context: &Context, args: Teammate) -> CommandResult {
     let dir = context.dir()?;
     block_on(async {
-        // What it begins from now on is not meant.
+        // Only work that began before this moment is interrupted.
         let asked_at = since_boot();
         let mut client = Client::connect(&dir).await?;
         client.call(Command::Interrupt { name: args.name.clone(), asked_at }).await?;

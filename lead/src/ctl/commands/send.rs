@@ -53,7 +53,7 @@ fn receiver(dir: &TeamDir, name: &Name, queue: bool) -> Result<RosterMember, Com
     let mut roster = roster::load_one(dir, name)?;
     // A daemon that runs records the end of a process that is gone in a moment: what may wait is sent behind it.
     if queue && roster::daemon_pid(&roster).is_some() {
-        roster = roster::load_settled(dir, name)?;
+        roster = roster::load_after_end(dir, name)?;
     }
     check(&roster, name, queue).cloned()
 }
@@ -90,7 +90,7 @@ fn check<'r>(roster: &'r Roster, name: &Name, queue: bool) -> Result<&'r RosterM
 /// Looks at the roster again, once the end of a process that is gone is recorded, and tells what becomes of a message.
 /// `to` is its receiver as the roster showed it before.
 pub(in crate::ctl) fn delivery(dir: &TeamDir, to: &RosterMember, appended: Appended) -> Delivery {
-    match roster::load_settled(dir, &to.name) {
+    match roster::load_after_end(dir, &to.name) {
         Ok(now) => Delivery::of(dir, to, appended, &now),
         Err(error) => Delivery::Unknown(Doubt::Unseen(error.to_string())),
     }

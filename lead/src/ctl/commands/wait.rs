@@ -11,7 +11,7 @@ use teamd_shared::team_dir::{TeamDir, TeamPath};
 use crate::client::{is_locked, not_running};
 use crate::ctl::args::Wait;
 use crate::ctl::context::{Context, block_on};
-use crate::ctl::waiting::within;
+use crate::ctl::waiting::{Early, within};
 use crate::ctl::wake::Wake;
 use crate::ctl::{clock, roster};
 use crate::error::{CommandError, CommandResult};
@@ -28,7 +28,8 @@ pub(in crate::ctl) fn run(context: &Context, args: &Wait) -> CommandResult {
             Ok(reached) => reached.as_str(),
             Err(early) => {
                 let hint = format!("`teamctl status {}` shows what it does", args.name);
-                return Err(early.error(&args.name, late(&dir, args)?, hint));
+                let late = if early == Early::TimedOut { late(&dir, args)? } else { String::new() };
+                return Err(early.error(&args.name, late, hint));
             }
         };
         let name = &args.name;

@@ -121,12 +121,24 @@ fn make(place: &Place, team: &Path, incarnation: &Incarnation, bounds: &Bounds) 
     let folder = team.join(cgroup::of_incarnation(&incarnation.name, incarnation.number));
     let path = folder.to_str().ok_or("its path is not UTF-8")?.to_owned();
     make_folder(team, &folder).map_err(|error| format!("cannot make {path}: {error}"))?;
-    if !folder.join("cgroup.kill").exists() {
+    if let Err(why) = can_be_used(&folder) {
         group::remove_empty(&folder);
-        return Err("the kernel does not know cgroup.kill (5.14 and newer do)".to_owned());
+        return Err(why);
     }
     let (memory, procs) = limits::hold(place, team, &folder, bounds);
     Ok(Group::new(Cgroup { path, memory, procs }, Some(team.to_owned())))
+}
+
+/// Tells why a worker could not enter a new cgroup, or the daemon not kill what is in it.
+fn can_be_used(folder: &Path) -> Result<(), String> {
+    if !folder.join("cgroup.kill").exists() {
+        return Err("the kernel does not know cgroup.kill (5.14 and newer do)".to_owned());
+    }
+    let kind = fs::read_to_string(folder.join("cgroup.type")).unwrap_or_default();
+    if kind.trim_end() != "domain" {
+        return Err(format!("its type is {:?}: no process can enter it", kind.trim_end()));
+    }
+    Ok(())
 }
 
 /// Makes the cgroup of an incarnation. An empty one that an earlier journal left under the same name is replaced; one that is not

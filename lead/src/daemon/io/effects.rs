@@ -150,8 +150,10 @@ impl Effects {
         }
     }
 
-    /// Does the effects for a member in their order. What cannot be done waits, with all that comes after it.
+    /// Does the effects for a member in their order. What cannot be done waits, with all that comes after it; for a line that
+    /// cannot be put into quarantine no other effect waits.
     fn perform(&mut self, name: Name, mut effects: Vec<PendingEffect>) -> Result<(), Failed> {
+        let mut failed = Vec::new();
         while let Some(first) = effects.first() {
             let is_notice = |it: &&PendingEffect| matches!(it.effect, Effect::Tell(_));
             let notices = effects.iter().take_while(is_notice).count();
@@ -171,13 +173,18 @@ impl Effects {
                 tracing::error!(
                     "cannot do what follows from line {seq} of the journal (tried again): {error}"
                 );
-                self.queues.failed(name, effects);
-                return Err(Failed);
+                let independent = matches!(first.effect, Effect::Quarantine { .. });
+                failed.extend(effects.drain(..if independent { 1 } else { effects.len() }));
+                continue;
             }
             self.queues.done(&effects[..notices.max(1)]);
             effects.drain(..notices.max(1));
         }
-        Ok(())
+        if failed.is_empty() {
+            return Ok(());
+        }
+        self.queues.failed(name, failed);
+        Err(Failed)
     }
 
     /// Appends notices with one write, but for those that an earlier attempt has appended.

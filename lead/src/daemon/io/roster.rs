@@ -173,7 +173,7 @@ impl RosterFile {
         self.dirty.get_or_insert_with(Instant::now);
     }
 
-    /// Puts a write off that failed.
+    /// Postpones a write that failed.
     pub(crate) fn postpone(&mut self, pause: Duration) {
         self.dirty = Some(Instant::now() + pause);
     }

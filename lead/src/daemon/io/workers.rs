@@ -173,7 +173,7 @@ impl Supervisor {
         !self.unlocked.remove(incarnation)
     }
 
-    /// Takes over the cgroup that an earlier daemon has put an incarnation into.
+    /// Takes over the cgroup that an earlier daemon has made for an incarnation.
     pub(crate) fn recall(&mut self, incarnation: &Incarnation, member: &Member) {
         let group = member.cgroup.as_ref().and_then(|recorded| self.cgroups.find(incarnation, recorded));
         self.orphans.note_cgroup(group.is_some());

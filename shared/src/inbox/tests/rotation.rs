@@ -69,6 +69,26 @@ fn an_owner_makes_the_inbox_again_and_holds_what_it_made() {
 }
 
 #[test]
+fn a_copy_that_lacks_the_last_lines_repeats_none_and_loses_none() {
+    let (_scratch, dir) = team();
+    raw(&dir, &line("one"));
+    let mut growing = reader(&dir, Position::START);
+    drain(&mut growing);
+    // A program copies the inbox, a line without an id comes, and the copy takes the place of the inbox.
+    let copy = inbox_path(&dir).with_extension("copy");
+    std::fs::copy(inbox_path(&dir), &copy).unwrap();
+    raw(&dir, &line("two"));
+    std::fs::rename(copy, inbox_path(&dir)).unwrap();
+    assert_eq!(texts(&growing.read_new().unwrap().lines), ["two"]);
+    let batch = growing.read_new().unwrap();
+    assert_eq!((batch.lines.len(), batch.restarted, batch.repeated), (0, None, true));
+    // The next incarnation begins where this one recorded.
+    raw(&dir, &line("three"));
+    assert_eq!(texts(&drain(&mut reader(&dir, batch.position))), ["three"]);
+    assert_eq!(texts(&drain(&mut growing)), ["three"]);
+}
+
+#[test]
 fn a_line_that_is_too_long_for_one_look_is_not_left_behind() {
     let (_scratch, dir) = team();
     let mut reader = reader(&dir, Position::START);

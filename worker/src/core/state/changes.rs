@@ -238,7 +238,7 @@ impl State {
 
 impl OpenShutdown {
     fn begun(directive: PendingShutdown, now: Duration, mail_first: bool) -> Self {
-        // What is no time (negative, not a number) is none; what is no end of time is a long one.
+        // A negative time or NaN counts as zero, infinity as `FOREVER`.
         let within = match Duration::try_from_secs_f64(directive.decide_within) {
             Ok(within) => within.min(FOREVER),
             Err(_) if directive.decide_within > 0.0 => FOREVER,

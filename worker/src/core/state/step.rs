@@ -104,7 +104,9 @@ impl State {
             return approve;
         }
         match &self.work.at {
-            At::Idle if self.arrived.mail == Relevance::None || self.settles(now) => self.wait(now),
+            At::Idle if self.arrived.mail == Relevance::None || self.waits_for_more_mail(now) => {
+                self.wait(now)
+            }
             At::Idle => Step::TakeIn,
             At::Turn { .. } if self.work.turns >= self.limits.turns => Step::Finish(IdleReason::MaxTurns),
             At::Turn { .. } if self.limits.tokens.is_some_and(|most| self.work.spent >= most) => {
@@ -208,7 +210,7 @@ impl State {
     }
 
     /// Tells whether mail that is there waits for more of its kind.
-    fn settles(&self, now: Duration) -> bool {
+    fn waits_for_more_mail(&self, now: Duration) -> bool {
         self.settled_at.is_some_and(|time| time > now)
     }
 

@@ -53,8 +53,11 @@ impl Background {
             };
             log_notes(&report);
             tracing::debug!("a command in the background ended: {report:?}");
-            let said = writeln!(log, "\n{}", report.as_log_line());
-            if let Err(error) = said.and_then(|()| log::keep(&log, &mut kept)) {
+            // A full disk costs the last line, and not what was written before.
+            if let Err(error) = writeln!(log, "\n{}", report.as_log_line()) {
+                tracing::warn!("cannot write how the command {id} in the background ended: {error}");
+            }
+            if let Err(error) = log::keep(&log, &mut kept) {
                 tracing::error!("cannot keep the output of the command {id} in the background: {error}");
             }
         });

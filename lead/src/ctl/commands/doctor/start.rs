@@ -87,7 +87,8 @@ pub(super) fn journal(seen: &Seen, check: &mut Check) -> Option<String> {
     let journal = match &seen.journal {
         Ok(journal) => journal,
         Err(error) => {
-            check.problem(error.to_string(), "`teamd start` refuses", error.next_step());
+            let means = "`teamd start` refuses, unless a snapshot follows";
+            check.problem(error.to_string(), means, error.next_step());
             return None;
         }
     };

@@ -9,7 +9,7 @@ use super::{LintLevel, Remark, without_place};
 
 /// Reads a journal as a start does.
 pub(super) fn journal(bytes: &[u8]) -> Vec<Remark> {
-    const REFUSED: &str = "`teamd start` refuses, and says how to go on";
+    const REFUSED: &str = "`teamd start` refuses, unless a snapshot follows";
     const FOLDED: &str = "folded as it stands: no daemon decides it so";
     let (mut remarks, mut team, mut continues) = (Vec::new(), Team::default(), true);
     let texts: Vec<&[u8]> = bytes.split(|&byte| byte == b'\n').collect();

@@ -32,6 +32,7 @@ pub(crate) use missing::AbsentFiles;
 pub(crate) use place::Place;
 pub(crate) use places::{Origin, Places, take_writable, teams};
 pub(crate) use policy::Policy;
+pub(crate) use secrets::{Node, Secrets};
 pub(crate) use temp::TempDir;
 
 use std::io::{self, PipeReader};

@@ -15,10 +15,10 @@ use super::git::{self, LinkedTree};
 use super::mount_table::{aliases, mounts};
 use super::place::Place;
 use super::policy::{Policy, Present};
-use super::secrets;
+use super::secrets::{self, Secrets};
 
 /// Where things lie. All paths are absolute and without links.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Places {
     /// The directory that commands work in.
     pub(crate) workspace: Place,
@@ -34,8 +34,8 @@ pub(crate) struct Places {
     pub(crate) homes: Vec<PathBuf>,
     /// The programs of the team, by every path.
     pub(crate) programs: Vec<PathBuf>,
-    /// Where secrets of the user lie, by every path, whether they are there or not.
-    pub(crate) secrets: Vec<PathBuf>,
+    /// Where secrets of the user lie.
+    pub(crate) secrets: Secrets,
     /// Where the team directories of the user are registered.
     pub(crate) registers: Vec<Register>,
 }
@@ -85,19 +85,14 @@ impl Places {
                 made => made.map_err(io::Error::other)?,
             }
         }
-        let mut secrets = secrets::known(&places, environment);
-        secrets.extend(hidden.iter().map(PathBuf::from));
-        // A link that leads there now can be taken away by a command.
-        secrets.extend(secrets::led_to(&secrets, &places).map_err(io::Error::other)?);
+        places.secrets = Secrets::of(places.clone(), environment.clone(), hidden);
         let mounts = mounts()?;
-        // What is hidden by one path could be read by another.
         let by_every_path = |path: PathBuf| {
             let aliases = aliases(&path, &mounts);
             [path].into_iter().chain(aliases)
         };
         let programs = programs.iter().filter_map(|it| it.canonicalize().ok());
         places.programs = programs.flat_map(by_every_path).collect();
-        places.secrets = secrets.into_iter().flat_map(by_every_path).collect();
         Ok(places)
     }
 
@@ -134,7 +129,7 @@ impl Places {
         let is_elsewhere = |tree: &LinkedTree| !self.is_writable(&tree.own);
         let git_files = [&self.workspace].into_iter().chain(&self.writable).map(|it| it.path.join(git::GIT));
         Ok(Present {
-            secrets: secrets::present(&self.secrets, self)?,
+            secrets: secrets::present(self.secrets.paths()?, self)?,
             teams: self.present_teams()?,
             linked: LinkedTree::find(&self.workspace.path).filter(is_elsewhere),
             git_files: git_files.filter(|path| git::is_git_file(path)).collect(),

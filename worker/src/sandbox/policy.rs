@@ -210,6 +210,7 @@ pub(crate) mod tests {
             homes: vec!["/home/u".into()],
             secrets: [".ssh", ".docker/config.json", ".config/git/credentials", ".local/share/keyrings"]
                 .map(|secret| Path::new("/home/u").join(secret))
+                .to_vec()
                 .into(),
             ..Places::default()
         }
@@ -217,7 +218,8 @@ pub(crate) mod tests {
 
     fn of(sandbox: &Sandbox, gate: Gate, places: &Places, layers: Layers) -> Option<Policy> {
         let teams = vec![places.team_dir.clone()];
-        let present = Present { secrets: places.secrets.clone(), teams, ..Present::default() };
+        let present =
+            Present { secrets: places.secrets.paths().unwrap().to_vec(), teams, ..Present::default() };
         Policy::of(sandbox, gate, places, present, layers)
     }
 
@@ -395,7 +397,7 @@ pub(crate) mod tests {
         let named = Places { writable: vec![place("/tmp")], ..places("/w", "/w/.team") };
         assert_eq!(open(&named, LAYERS).temp_inside(), Path::new("/var/tmp/t"));
         let mut elsewhere = places("/w", "/w/.team");
-        elsewhere.secrets.push("/tmp/key".into());
+        elsewhere.secrets = vec!["/tmp/key".into()].into();
         let own = open(&elsewhere, LAYERS);
         assert!(own.temp_inside() == Path::new("/tmp") && !is_hidden(&own, "/tmp/key"));
         let bare = open(&elsewhere, BARE);

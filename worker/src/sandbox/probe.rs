@@ -84,7 +84,7 @@ impl ProbeDirectory {
             team_dir: at("work/.team"),
             temp: Place::of_this_call(at("temp")),
             homes: vec![at("home")],
-            secrets: vec![at("home/.ssh")],
+            secrets: vec![at("home/.ssh")].into(),
             ..Places::default()
         };
         let pipe = File::options().read(true).write(true).open(at("home/pipe"))?;

@@ -3,7 +3,8 @@
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::{fs, io};
+use std::sync::{Arc, LazyLock};
+use std::{fmt, fs, io};
 
 use rustix::fs::{Access, AtFlags, CWD, FileType, Stat, accessat};
 use rustix::io::Errno;
@@ -12,8 +13,83 @@ use teamd_shared::environment::Environment;
 use teamd_shared::place::follow;
 
 use super::Places;
-use super::mount_table::join;
+use super::mount_table::{aliases, join, mounts};
 use super::place::open_itself;
+
+/// Where the secrets of a user lie, by every path, whether they are there or not. They are looked for when the first call
+/// needs them: an idle teammate needs none, and for root that is a walk through `/etc`.
+#[derive(Clone)]
+pub(crate) struct Secrets(Arc<LazyLock<Found, Box<dyn FnOnce() -> Found + Send + Sync>>>);
+
+/// The paths and, of those that are there, the files; or why they cannot be known, for the model.
+type Found = Result<(Vec<PathBuf>, Vec<Node>), String>;
+
+/// Device and inode of a file.
+pub(crate) type Node = (u64, u64);
+
+impl Secrets {
+    /// Prepares to look for the secrets of a user, and for what is hidden by name.
+    pub(super) fn of(places: Places, environment: Environment, hidden: &[String]) -> Self {
+        let mut paths: Vec<_> = hidden.iter().map(PathBuf::from).collect();
+        Self::when_needed(move || {
+            paths.extend(known(&places, &environment));
+            // A link that leads there now can be taken away by a command.
+            paths.extend(led_to(&paths, &places)?);
+            let mounts = mounts().map_err(|error| format!("cannot look up what is mounted: {error}"))?;
+            // What is hidden by one path could be read by another.
+            let elsewhere: Vec<_> = paths.iter().flat_map(|path| aliases(path, &mounts)).collect();
+            paths.extend(elsewhere);
+            Ok(paths)
+        })
+    }
+
+    fn when_needed(look: impl FnOnce() -> Result<Vec<PathBuf>, String> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(LazyLock::new(Box::new(|| {
+            let paths = look()?;
+            let nodes = nodes(&paths).collect();
+            Ok((paths, nodes))
+        }))))
+    }
+
+    /// Returns where they lie.
+    ///
+    /// # Errors
+    /// Why that cannot be known, for the model.
+    pub(crate) fn paths(&self) -> Result<&[PathBuf], String> {
+        self.0.as_ref().as_ref().map(|(paths, _)| &paths[..]).map_err(Clone::clone)
+    }
+
+    /// Returns the files that were there at the first look, and those that are there now.
+    ///
+    /// # Errors
+    /// Why that cannot be known, for the model.
+    pub(crate) fn nodes(&self) -> Result<Vec<Node>, String> {
+        let (paths, first) = self.0.as_ref().as_ref().map_err(Clone::clone)?;
+        Ok(first.iter().copied().chain(nodes(paths)).collect())
+    }
+}
+
+impl From<Vec<PathBuf>> for Secrets {
+    fn from(paths: Vec<PathBuf>) -> Self {
+        Self::when_needed(|| Ok(paths))
+    }
+}
+
+impl Default for Secrets {
+    fn default() -> Self {
+        Vec::new().into()
+    }
+}
+
+impl fmt::Debug for Secrets {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.write_str("Secrets")
+    }
+}
+
+fn nodes(paths: &[PathBuf]) -> impl Iterator<Item = Node> {
+    paths.iter().filter_map(|path| rustix::fs::stat(path).ok()).map(|stat| (stat.st_dev, stat.st_ino))
+}
 
 /// Below a home directory, separated by blanks. A directory in which caches or programs lie as well is not among them, nor is a file
 /// without which its tool fails.
@@ -82,7 +158,7 @@ const OF_THE_KERNEL: [&str; 3] = ["/dev", "/proc", "/sys"];
 
 /// Returns where the secrets of a user are by custom and by variables, whether they are there or not; for root also what
 /// others cannot read of the settings of the machine.
-pub(crate) fn known(places: &Places, environment: &Environment) -> Vec<PathBuf> {
+fn known(places: &Places, environment: &Environment) -> Vec<PathBuf> {
     let in_a_home = || IN_A_HOME.iter().flat_map(|group| group.split_whitespace());
     // Also of a variable that no command gets: its name can say that it holds a key.
     let mut named = Vec::new();
@@ -150,7 +226,7 @@ fn kept_from_others(folder: &Path, places: &Places) -> Vec<PathBuf> {
 ///
 /// # Errors
 /// What cannot be looked at. Fits behind "error: ".
-pub(crate) fn led_to(known: &[PathBuf], places: &Places) -> Result<Vec<PathBuf>, String> {
+fn led_to(known: &[PathBuf], places: &Places) -> Result<Vec<PathBuf>, String> {
     let links = known.iter().filter(|path| matches!(open_itself(path), Err(Errno::LOOP)));
     let led_to: Result<Vec<_>, _> = links.map(|path| places.led_to(path)).collect();
     Ok(led_to?.into_iter().flatten().collect())

@@ -24,7 +24,7 @@ use teamd_shared::register::Register;
 use teamd_shared::team_dir::{FOLDERS, TeamDir};
 use teamd_shared::terms::paths::can_work;
 
-use crate::sandbox::{GIT, is_setting, teams};
+use crate::sandbox::{GIT, Node, Secrets, is_setting, teams};
 pub(crate) use guide::{Guide, Rest};
 
 /// How many links are followed for one path: as many as the kernel follows (`path_resolution(7)`).
@@ -33,9 +33,6 @@ const MAX_LINKS: u32 = 40;
 /// How a single component is opened: never out of its directory, never through a link.
 const RESOLVE: ResolveFlags =
     ResolveFlags::BENEATH.union(ResolveFlags::NO_MAGICLINKS).union(ResolveFlags::NO_SYMLINKS);
-
-/// Device and inode.
-type Node = (u64, u64);
 
 /// An open workspace. Its errors are texts for the model.
 #[derive(Debug)]
@@ -47,10 +44,8 @@ pub(super) struct Workspace {
     /// What a file is called before it is whole. A member writes one file at a time, so a leftover of a killed worker has
     /// the same name.
     temporary: String,
-    /// What holds secrets, without links.
-    secrets: Vec<PathBuf>,
-    /// The secrets that were there at the start, wherever they have been moved since.
-    secret_nodes: Vec<Node>,
+    /// What holds secrets.
+    secrets: Secrets,
     /// The programs of the team, without links.
     programs: Vec<PathBuf>,
     /// Where the team directories of the user are registered.
@@ -105,8 +100,7 @@ impl Workspace {
             fd,
             temporary: format!(".teamd-{:x}-{:x}-{name}.tmp", team.st_dev, team.st_ino),
             team_dir,
-            secrets: Vec::new(),
-            secret_nodes: Vec::new(),
+            secrets: Secrets::default(),
             programs: Vec::new(),
             registers: Vec::new(),
         })
@@ -118,11 +112,10 @@ impl Workspace {
     /// If the workspace lies in such a directory.
     pub(super) fn protect(
         &mut self,
-        secrets: Vec<PathBuf>,
+        secrets: Secrets,
         programs: Vec<PathBuf>,
         registers: Vec<Register>,
     ) -> Result<(), String> {
-        self.secret_nodes = secrets.iter().filter_map(|path| rustix::fs::stat(path).ok()).map(node).collect();
         (self.secrets, self.programs, self.registers) = (secrets, programs, registers);
         let is_inside = teams(&self.registers)?.iter().any(|team| self.path.starts_with(team));
         if is_inside { Err(in_team_dir(&self.path.display().to_string())) } else { Ok(()) }
@@ -141,7 +134,8 @@ impl Workspace {
             ));
         }
         let mut inside = way.ancestors().filter(|it| it.file_name().is_some());
-        if inside.any(|it| self.secrets.contains(&self.path.join(it))) {
+        let secrets = self.secrets.paths()?;
+        if inside.any(|it| secrets.contains(&self.path.join(it))) {
             return Err(secret(path));
         }
         let closed = self.closed()?;
@@ -219,8 +213,7 @@ impl Workspace {
         teams.push(format!("/proc/self/fd/{}/.", self.team_dir.as_fd().as_raw_fd()).into());
         let folders = teams.iter().flat_map(|team| FOLDERS.iter().map(|folder| team.join(folder)));
         let teams = teams.iter().cloned().chain(folders).filter_map(|path| rustix::fs::lstat(&path).ok());
-        let secrets = self.secrets.iter().filter_map(|path| rustix::fs::stat(path).ok()).map(node);
-        let secrets = secrets.chain(self.secret_nodes.iter().copied()).map(|node| (node, secret as _));
+        let secrets = self.secrets.nodes()?.into_iter().map(|node| (node, secret as _));
         Ok(teams.map(|stat| (node(stat), in_team_dir as _)).chain(secrets).collect())
     }
 

@@ -102,7 +102,9 @@ fn answer(command: &Command) -> Option<Result<Done, Refusal>> {
             let request_id = RequestId::from_bits(bits);
             match order.name.as_str() {
                 "alice" => {
-                    Some(Ok(Done::Ended { request_id, incarnation: 1, status: MemberStatus::Shutdown }))
+                    let exit = json!({"code": 0, "signal": null, "at": 2.5, "request_id": request_id});
+                    let (status, exit) = (MemberStatus::Shutdown, serde_json::from_value(exit).unwrap());
+                    Some(Ok(Done::Ended { request_id, status, exit }))
                 }
                 "bob" => Some(Ok(Done::Rejected { request_id, reason: "still writing".to_owned() })),
                 _ if !order.wait => Some(Ok(Done::Asked { request_id })),

@@ -187,6 +187,7 @@ pub enum Done {
         /// `shutdown`, `killed` or `crashed`.
         status: MemberStatus,
         /// How it ended in detail, unless later incarnations have ended since.
+        #[serde(with = "crate::json::as_text")]
         exit: Option<Box<Exit>>,
     },
     /// The teammate rejected the shutdown.

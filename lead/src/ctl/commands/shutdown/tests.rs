@@ -172,34 +172,6 @@ fn the_json_result_has_one_entry_a_name() {
 }
 
 #[test]
-fn a_teammate_that_is_gone_is_gone_although_it_cannot_be_read_how() {
-    let (_scratch, dir) = team(&json!([]));
-    // Something that is no file, as no descriptor would be.
-    std::fs::remove_file(dir.path(&TeamPath::config())).unwrap();
-    std::fs::create_dir(dir.path(&TeamPath::config())).unwrap();
-    let (of_people, stdout, stderr) = context(&dir, false);
-    let asked = daemon(&dir, answer);
-    assert_eq!(run(&of_people, args("alice")), Ok(ExitCode::Done));
-    asked.join().unwrap();
-    assert_eq!(stdout.text(), "alice is gone: shutdown\n");
-    assert!(
-        stderr.text().starts_with("note: how alice ended in detail cannot be read: "),
-        "{}",
-        stderr.text()
-    );
-    let (of_programs, stdout, _) = context(&dir, true);
-    let asked = daemon(&dir, answer);
-    assert_eq!(run(&of_programs, args("alice bob")), Ok(ExitCode::Rejected), "each has its own outcome");
-    asked.join().unwrap();
-    let results = serde_json::from_str::<Value>(&stdout.text()).unwrap();
-    assert_eq!(
-        (&results["results"][0]["outcome"], &results["results"][0]["exit"]),
-        (&json!("shutdown"), &Value::Null)
-    );
-    assert_eq!(results["results"][1]["outcome"], "rejected");
-}
-
-#[test]
 fn without_waiting_the_outcome_is_pending() {
     let (_scratch, dir) = team(&roster());
     let daemon = daemon(&dir, answer);

@@ -212,8 +212,7 @@ impl World {
             ToWorker::Directive(directive) => {
                 if worker.directive.as_ref().is_none_or(|before| before.seq <= directive.seq) {
                     let pending = directive.shutdown.as_ref().map(|pending| &pending.request_id);
-                    if let Some((id, outcome)) =
-                        worker.answer.as_mut().filter(|(id, _)| Some(id) != pending)
+                    if let Some((id, outcome)) = worker.answer.as_mut().filter(|(id, _)| Some(id) != pending)
                     {
                         worker.submitted.retain(|(submitted, _)| submitted != id);
                         let status = if directive.release { Status::Approved } else { Status::Rejected };

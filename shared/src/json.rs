@@ -70,6 +70,23 @@ fn whole_surrogates(text: &[u8]) -> Option<Vec<u8>> {
     (mended != text).then_some(mended)
 }
 
+/// A value that travels in a frame as JSON: bincode cannot read fields that are left out (`#[serde(with = "as_text")]`).
+pub(crate) mod as_text {
+    use serde::de::{DeserializeOwned, Error as _};
+    use serde::ser::Error as _;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(crate) fn serialize<T: Serialize, S: Serializer>(value: &T, to: S) -> Result<S::Ok, S::Error> {
+        serde_json::to_string(value).map_err(S::Error::custom)?.serialize(to)
+    }
+
+    pub(crate) fn deserialize<'de, T: DeserializeOwned, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<T, D::Error> {
+        serde_json::from_str(&String::deserialize(from)?).map_err(D::Error::custom)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;

@@ -172,7 +172,7 @@ pub(crate) fn unread(dir: &TeamDir, member: &RosterMember) -> Result<u64, Comman
 ///
 /// # Errors
 /// [`ExitCode::Failed`] if inbox or transcript cannot be read.
-pub(crate) fn has_settled(dir: &TeamDir, member: &RosterMember) -> Result<bool, CommandError> {
+pub(crate) fn is_at_rest(dir: &TeamDir, member: &RosterMember) -> Result<bool, CommandError> {
     if member.status != MemberStatus::Idle {
         return Ok(true);
     }

@@ -160,8 +160,8 @@ fn after_the_last_daemon(dir: &TeamDir, command: &Command) -> Result<Done, Refus
     let Command::Shutdown(order) = command else { return Err(stopped) };
     let roster = roster::load(dir).map_err(|error| Refusal::new(RefusalCode::Failed, error.message()))?;
     let member = roster.member(&order.name).filter(|member| member.status.is_ended()).ok_or(stopped)?;
-    let (incarnation, status) = (member.incarnation, member.status);
-    Ok(Done::Ended { request_id: order.request_id.clone(), incarnation, status })
+    let (status, exit) = (member.status, member.exit.clone().map(Box::new));
+    Ok(Done::Ended { request_id: order.request_id.clone(), status, exit })
 }
 
 /// Says every command that is open, and takes the answers as they come. A command whose id is taken is said again under
@@ -212,7 +212,7 @@ mod tests {
     }
 
     fn ended() -> Done {
-        Done::Ended { request_id: id(7), incarnation: 1, status: MemberStatus::Shutdown }
+        Done::Ended { request_id: id(7), status: MemberStatus::Shutdown, exit: None }
     }
 
     async fn accept(listener: &Listener) -> Connection {

@@ -11,7 +11,7 @@ use super::core::event::Incarnation;
 use super::core::live::Live;
 use super::io::journal::{self, Journal};
 use super::io::lock::TeamLock;
-use super::io::roster::{OnDisk, REPLACED, RosterFile, UNREADABLE};
+use super::io::roster_file::{OnDisk, REPLACED, RosterFile, UNREADABLE};
 use crate::error::CommandError;
 use crate::exit_code::ExitCode;
 use crate::upkeep::AtRest;

@@ -21,8 +21,7 @@ use super::hand_over::HandOver;
 use super::io::connections::Input;
 use super::io::lead_inbox::LeadInbox;
 use super::io::owned::Owned;
-use super::io::reap::Beginning;
-use super::io::reaper::{ExitContext, Reaper};
+use super::io::reaper::{Beginning, ExitContext, Reaper};
 use super::io::signals::Signals;
 use super::io::socket::Socket;
 
@@ -80,7 +79,7 @@ impl EventLoop {
                 self.dispatcher.answer(&mut self.owned);
             }
             self.reply();
-            if self.dispatcher.is_unsettled() {
+            if self.dispatcher.has_unfinished_effects() {
                 tokio::task::yield_now().await;
                 self.sync_effects();
             }
@@ -125,13 +124,13 @@ impl EventLoop {
         if !self.dispatcher.has_just_failed(self.now())
             && let Some(seq) = self.owned.effects.sync_in_background()
         {
-            self.dispatcher.settled(seq);
+            self.dispatcher.mark_done(seq);
         }
     }
 
     fn synced(&mut self, synced: Result<u64, Failed>) {
         match synced {
-            Ok(seq) => self.dispatcher.settled(seq),
+            Ok(seq) => self.dispatcher.mark_done(seq),
             Err(Failed) => self.dispatcher.try_again_later(self.now()),
         }
     }

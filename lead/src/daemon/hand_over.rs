@@ -97,7 +97,7 @@ impl EventLoop {
         if dispatcher.waits_to_try_again() {
             return Some("something could not be written, and is tried again".to_owned());
         }
-        if dispatcher.has_answers() || dispatcher.is_unsettled() || dispatcher.has_undecided() {
+        if dispatcher.has_answers() || dispatcher.has_unfinished_effects() || dispatcher.has_undecided() {
             return Some("what was decided is not done yet".to_owned());
         }
         // How it ended, and the environment to start it again with, are known to this program alone.

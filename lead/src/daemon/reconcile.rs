@@ -16,7 +16,7 @@ use teamd_shared::team_dir::TeamPath;
 
 use super::core::event::{Event, Incarnation};
 use super::event_loop::EventLoop;
-use super::io::reap::liveness_lock_is_held;
+use super::io::lock::liveness_lock_is_held;
 
 /// Looks at every incarnation that has not ended in the journal. Returns the events of those that were found alive;
 /// the others report later, when nothing is left of them.

@@ -29,7 +29,7 @@ use super::io::lead_inbox::LeadInbox;
 use super::io::lock::TeamLock;
 use super::io::owned::Owned;
 use super::io::reaper::Reaper;
-use super::io::roster::{OnDisk, REPLACED, RosterFile, UNREADABLE, set_aside};
+use super::io::roster_file::{OnDisk, REPLACED, RosterFile, UNREADABLE, set_aside};
 use super::io::signals::{self, Signals};
 use super::io::socket::Socket;
 use super::io::workers::Supervisor;
@@ -193,7 +193,7 @@ fn take_over(daemon: &mut EventLoop, before: Option<&Roster>) -> Result<(), Comm
     refuse_if_over(daemon)?;
     events.push(daemon.lead.read());
     daemon.handle(events);
-    daemon.dispatcher.settle(&mut daemon.owned);
+    daemon.dispatcher.finish_effects(&mut daemon.owned);
     refuse_if_over(daemon)?;
     daemon.write_roster();
     let pending = daemon.dispatcher.team.requests.values().filter(|request| request.is_pending()).count();

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::environment::Environment;
 use crate::id::RequestId;
-use crate::member::{MemberStatus, TermsPatch};
+use crate::member::{Exit, MemberStatus, TermsPatch};
 use crate::name::Name;
 use crate::process::Identity;
 
@@ -184,10 +184,11 @@ pub enum Done {
     Ended {
         /// The request.
         request_id: RequestId,
-        /// The incarnation.
-        incarnation: u32,
         /// `shutdown`, `killed` or `crashed`.
         status: MemberStatus,
+        /// How it ended in detail, unless later incarnations have ended since.
+        #[serde(with = "crate::json::as_text")]
+        exit: Option<Box<Exit>>,
     },
     /// The teammate rejected the shutdown.
     Rejected {

@@ -64,11 +64,12 @@ pub enum ToWorker {
     Welcome(Box<Welcome>),
     /// How things stand.
     Directive(Directive),
-    /// The submitted line is in the journal, and this is where its request stands now.
-    Recorded {
+    /// The submitted plan is in the journal, and this is where its request stands now. What is recorded of an answer to a shutdown,
+    /// the directive says.
+    PlanRecorded {
         /// The request.
         request_id: RequestId,
-        /// Its status: an answer that came second finds the first one here.
+        /// Its status.
         status: crate::request::Status,
     },
     /// The submitted line changed nothing.

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use crate::agent::connection::{Identity, Link};
 use crate::agent::dispatcher::Dispatcher;
-use crate::agent::live::Live;
+use crate::agent::live_file::LiveFile;
 use crate::agent::mailbox::{Mailbox, Waking};
 use crate::agent::outbox::Outbox;
 use crate::agent::session::Session;
@@ -94,7 +94,7 @@ impl<T: Tools> Session<T> {
         let mut session = Self {
             dispatcher,
             model,
-            live: Live::new(Arc::clone(&dir), &name),
+            live: LiveFile::new(Arc::clone(&dir), &name),
             transcript,
             outbox: Outbox::new(dir, name.clone(), settings.durability),
             ids,

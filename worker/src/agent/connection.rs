@@ -72,16 +72,16 @@ pub(crate) async fn await_welcome(
 #[derive(Debug, Clone, Default)]
 struct Announcement {
     state: WorkerState,
-    /// The frames that hold until they are settled, each with its number.
+    /// The frames that are said on each connection until they are withdrawn, each with its number.
     frames: Vec<(u64, FromWorker)>,
     /// The number of the last frame.
     last: u64,
 }
 
 impl Announcement {
-    /// Takes back the frames that are settled, and adds one, if there is one.
-    fn change(&mut self, is_settled: impl Fn(&FromWorker) -> bool, frame: Option<FromWorker>) {
-        self.frames.retain(|(_, frame)| !is_settled(frame));
+    /// Withdraws frames, and adds one, if there is one.
+    fn change(&mut self, withdraws: impl Fn(&FromWorker) -> bool, frame: Option<FromWorker>) {
+        self.frames.retain(|(_, frame)| !withdraws(frame));
         self.last += 1;
         self.frames.extend(frame.map(|frame| (self.last, frame)));
     }
@@ -175,14 +175,14 @@ impl Link {
         });
     }
 
-    /// Submits a line, until it is settled.
+    /// Submits a line, until that is withdrawn.
     pub(crate) fn submit(&self, request_id: RequestId, Appended { offset, len }: Appended) {
         self.change(|_| false, Some(FromWorker::Submitted { request_id, offset, len }));
     }
 
     /// Submits the lines of a request no more: the daemon has recorded or refused them, or no call waits for them.
-    pub(crate) fn stop_submitting(&self, settled: &RequestId) {
-        let is_it = |frame: &FromWorker| matches!(frame, FromWorker::Submitted { request_id, .. } if request_id == settled);
+    pub(crate) fn stop_submitting(&self, of: &RequestId) {
+        let is_it = |frame: &FromWorker| matches!(frame, FromWorker::Submitted { request_id, .. } if request_id == of);
         self.change(is_it, None);
     }
 
@@ -196,8 +196,8 @@ impl Link {
         self.change(|frame| *frame == FromWorker::Leaving, Some(FromWorker::Leaving));
     }
 
-    fn change(&self, is_settled: impl Fn(&FromWorker) -> bool, frame: Option<FromWorker>) {
-        self.said.send_modify(|said| said.change(is_settled, frame));
+    fn change(&self, withdraws: impl Fn(&FromWorker) -> bool, frame: Option<FromWorker>) {
+        self.said.send_modify(|said| said.change(withdraws, frame));
     }
 
     /// Waits for the next event of the connection. Dropping the future loses nothing.

@@ -7,7 +7,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use teamd_shared::control::{Command, ToWorker};
+use teamd_shared::control::{Command, Directive, ToWorker};
 use teamd_shared::member::Waiting;
 use teamd_shared::watch::SLOW_TICK;
 use tokio::sync::{Notify, watch};
@@ -153,23 +153,16 @@ impl<T: Tools> Dispatcher<T> {
 
     fn receive(&mut self, said: ToWorker) {
         match said {
-            ToWorker::Directive(directive) => {
-                // What was sent before the directive is read before the worker acts on it.
-                self.fetch();
-                self.state.directive(directive, self.now());
-            }
-            ToWorker::Welcome(welcome) => {
-                self.fetch();
-                self.state.directive(welcome.directive, self.now());
-            }
-            ToWorker::Recorded { request_id, status } => {
+            ToWorker::Directive(directive) => self.follow(directive),
+            ToWorker::Welcome(welcome) => self.follow(welcome.directive),
+            ToWorker::PlanRecorded { request_id, status } => {
                 self.link.stop_submitting(&request_id);
-                self.state.recorded(&request_id, status);
+                self.state.plan_recorded(&request_id, status);
             }
             ToWorker::Refused { request_id, why, taken } => {
                 tracing::warn!("the daemon refused {request_id}: {why}");
                 self.link.stop_submitting(&request_id);
-                self.state.refused(&request_id, why, taken);
+                self.state.refused(&request_id, (why, taken), self.now());
             }
             ToWorker::Ring => self.fetch(),
             // It may come late, and find work that was not there when it was asked for.
@@ -180,6 +173,14 @@ impl<T: Tools> Dispatcher<T> {
             }
             ToWorker::Ping { number } => self.link.pong(number),
             ToWorker::Stranger { why } => self.state.end(End::Unknown(why)),
+        }
+    }
+
+    fn follow(&mut self, directive: Directive) {
+        // What was sent before the directive is read before the worker acts on it.
+        self.fetch();
+        if let Some(decided) = self.state.directive(directive, self.now()) {
+            self.link.stop_submitting(&decided);
         }
     }
 

@@ -15,7 +15,7 @@ use teamd_shared::transcript::{Entry, Event};
 use uuid::Uuid;
 
 use crate::agent::dispatcher::Dispatcher;
-use crate::agent::live::Live;
+use crate::agent::live_file::LiveFile;
 use crate::agent::mailbox::Taken;
 use crate::agent::outbox::Outbox;
 use crate::agent::transcript::{Transcript, TranscriptError};
@@ -32,7 +32,7 @@ const RETRY: Duration = Duration::from_secs(1);
 pub(crate) struct Session<T = Toolbox> {
     pub(crate) dispatcher: Dispatcher<T>,
     pub(crate) model: Model,
-    pub(crate) live: Live,
+    pub(crate) live: LiveFile,
     pub(crate) transcript: Transcript,
     pub(crate) outbox: Outbox,
     pub(crate) ids: Box<dyn Ids>,
@@ -42,7 +42,7 @@ pub(crate) struct Session<T = Toolbox> {
     pub(crate) spawner: Spawner,
     /// Which incarnation it is.
     pub(crate) incarnation: u32,
-    /// The runtime's answer to a shutdown: the id of its line, for when it must be written again.
+    /// The runtime's answer to a shutdown that could not be written, and the id of its line: it is written again.
     pub(crate) approval: Option<(RequestId, Uuid)>,
 }
 
@@ -70,7 +70,7 @@ impl<T: Tools> Session<T> {
                 Step::RenumberPlan => self.renumber_plan(),
                 Step::Resolve(verdict) => self.resolve(&verdict)?,
                 Step::Approve { request_id, reason } => self.approve(request_id, reason),
-                Step::Settle(answer) => self.settle(&answer)?,
+                Step::ResolveAnswer(answer) => self.resolve_answer(&answer)?,
                 Step::Finish(reason) => self.finish(reason)?,
                 Step::Leave(end) => return self.leave(&end).await,
             }
@@ -142,15 +142,15 @@ impl<T: Tools> Session<T> {
 
     /// Answers a shutdown for the model.
     fn approve(&mut self, request_id: RequestId, reason: String) {
-        // What is tried again may stand there from the time before.
-        let (message_id, repeated) = match &self.approval {
-            Some((known, id)) if *known == request_id => (*id, true),
+        let (message_id, repeated) = match self.approval.take() {
+            Some((known, id)) if known == request_id => (id, true),
             _ => (self.ids.message(), false),
         };
-        self.approval = Some((request_id.clone(), message_id));
         let by = AnsweredBy::Runtime;
         if let Err(error) = self.respond(&request_id, (message_id, repeated), (true, reason), by) {
             tracing::error!("the shutdown could not be answered: {error}");
+            // It may stand there all the same.
+            self.approval = Some((request_id, message_id));
             self.dispatcher.state.answer_failed(self.dispatcher.now());
         }
     }

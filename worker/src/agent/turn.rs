@@ -2,7 +2,7 @@
 //! the next call begins. What a step does next is not decided here.
 
 use teamd_shared::member::Gate;
-use teamd_shared::message::{AnsweredBy, Body, LEAD};
+use teamd_shared::message::{Body, LEAD};
 use teamd_shared::mutant;
 use teamd_shared::name::Name;
 use teamd_shared::request::Status;
@@ -135,7 +135,7 @@ impl<T: Tools> Session<T> {
     /// Gives every call without a result one that says why it does not run.
     pub(crate) fn skip(&mut self, why: &Why) -> Result<(), TranscriptError> {
         let told = self.broken_off(why);
-        if self.settle_plan() || self.dispatcher.state.is_answering() {
+        if self.stop_submitting_plan() || self.dispatcher.state.is_answering() {
             self.end_call(Outcome::error(format!("no reply: {told}")))?;
         }
         self.end_calls(&format!("not run: {told}"))?;
@@ -171,21 +171,21 @@ impl<T: Tools> Session<T> {
 
     /// Chooses other ids: those of the plan belong to another request.
     pub(crate) fn renumber_plan(&mut self) {
-        self.settle_plan();
+        self.stop_submitting_plan();
         if let Some(plan) = self.dispatcher.state.plan().cloned() {
             self.dispatcher.state.planning(plan.renumbered());
         }
     }
 
     /// Submits the plan no more; returns whether there is one.
-    fn settle_plan(&self) -> bool {
+    fn stop_submitting_plan(&self) -> bool {
         let plan = self.dispatcher.state.plan();
         plan.inspect(|plan| self.dispatcher.link.stop_submitting(&plan.request_id)).is_some()
     }
 
     /// Tells the model what became of its plan; the calls behind one that was not approved are refused.
     pub(crate) fn resolve(&mut self, verdict: &PlanOutcome) -> Result<(), TranscriptError> {
-        self.settle_plan();
+        self.stop_submitting_plan();
         self.end_call(plan::result_of(verdict))?;
         match verdict {
             Ok((Status::Approved, _)) => Ok(()),
@@ -193,15 +193,10 @@ impl<T: Tools> Session<T> {
         }
     }
 
-    /// Goes on with what the daemon made of an answer to a shutdown; the model is told of its own.
-    pub(crate) fn settle(&mut self, answer: &ShutdownAnswer) -> Result<(), TranscriptError> {
+    /// Tells the model what the daemon made of its answer to a shutdown.
+    pub(crate) fn resolve_answer(&mut self, answer: &ShutdownAnswer) -> Result<(), TranscriptError> {
         let now = self.dispatcher.now();
-        self.dispatcher.state.settled(now);
-        // A line that was refused is not meant again.
-        self.approval = None;
-        if answer.by == AnsweredBy::Runtime {
-            return Ok(());
-        }
+        self.dispatcher.state.answer_told(now);
         self.end_call(match &answer.outcome {
             Some(Ok(status)) if stands(answer.approve, *status) => Outcome::ok(match status {
                 Status::Approved => "approved: you leave when the calls of this answer have run",

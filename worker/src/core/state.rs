@@ -33,8 +33,6 @@ pub(crate) struct State {
     applied_seq: u64,
     /// The shutdown that is not answered yet.
     shutdown: Option<OpenShutdown>,
-    /// The shutdown whose answer the daemon has recorded or refused: an older directive may still call it pending.
-    settled: Option<RequestId>,
     /// The answer that is on its way to the daemon.
     answer: Option<ShutdownAnswer>,
     /// Whether the daemon has recorded that this incarnation ends.
@@ -43,7 +41,7 @@ pub(crate) struct State {
     keep_calls: bool,
     arrived: Arrived,
     /// When mail is taken in that starts a turn after a moment.
-    settled_at: Option<Duration>,
+    take_in_at: Option<Duration>,
     /// The pause in the model call that runs.
     pause: Option<Waiting>,
     limits: Budget,
@@ -161,8 +159,8 @@ pub(crate) struct ShutdownAnswer {
     pub(crate) approve: bool,
     /// Who decided.
     pub(crate) by: AnsweredBy,
-    /// What the daemon made of it, once it has said so: how the request stands (an answer that came second finds the first one
-    /// here), or why the answer changed nothing.
+    /// What the daemon made of the model's answer, once it has said so: how the request stands (an answer that came second finds
+    /// the first one here), or why the answer changed nothing.
     pub(crate) outcome: Option<Result<Status, String>>,
 }
 
@@ -180,12 +178,11 @@ impl State {
             directive: Directive { shutdown: None, release: false, ..directive.clone() },
             applied_seq: 0,
             shutdown: None,
-            settled: None,
             answer: None,
             release: false,
             keep_calls: false,
             arrived,
-            settled_at: None,
+            take_in_at: None,
             pause: None,
             limits,
             interrupted: false,

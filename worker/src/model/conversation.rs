@@ -12,7 +12,7 @@ use teamd_shared::message::{Body, IdleReason, Message};
 use teamd_shared::name::Name;
 use teamd_shared::transcript::{Block, Event};
 
-use super::delivery;
+use super::message_text;
 use super::prompt::{Part, Role, Turn, excerpt};
 
 /// The result of a call for which the transcript holds none.
@@ -93,7 +93,7 @@ impl Conversation {
             Event::Incarnation { incarnation, conversation, prompt } => {
                 if incarnation == conversation {
                     *self = Self::new(self.owner.clone());
-                    let prompt = excerpt(prompt.as_deref().unwrap_or_default(), delivery::MOST);
+                    let prompt = excerpt(prompt.as_deref().unwrap_or_default(), message_text::MOST);
                     self.essentials.observe_text(&prompt);
                     self.push_text(prompt);
                 } else {
@@ -104,7 +104,7 @@ impl Conversation {
             Event::Messages { messages } => self.messages(messages),
             Event::Asked { request_id, reason } => {
                 self.essentials.asked = Some((request_id.to_string(), reason.clone()));
-                self.push_text(delivery::ask(request_id.as_str(), reason));
+                self.push_text(message_text::ask(request_id.as_str(), reason));
             }
             Event::Answer { content, usage, length, .. } => {
                 let counted = usage.input().saturating_add(usage.output_tokens);
@@ -133,12 +133,12 @@ impl Conversation {
         if self.open.is_empty() && self.turns.last().is_some_and(|turn| turn.role == Role::User) {
             return Cow::Borrowed(&self.turns);
         }
-        let mut settled = self.clone();
-        settled.settle();
-        Cow::Owned(settled.turns)
+        let mut complete = self.clone();
+        complete.complete_turn();
+        Cow::Owned(complete.turns)
     }
 
-    fn settle(&mut self) {
+    fn complete_turn(&mut self) {
         self.answer_open_calls();
         if self.turns.last().is_none_or(|turn| turn.role == Role::Assistant) {
             self.push_text(NOTHING.to_owned());
@@ -156,7 +156,7 @@ impl Conversation {
         let mut shown = Vec::new();
         for value in messages {
             let Ok(message) = Message::from_json(value.clone()) else { continue };
-            let Some(text) = delivery::show(&message, &self.owner) else { continue };
+            let Some(text) = message_text::show(&message, &self.owner) else { continue };
             if let Body::PlanApprovalRequest { request_id, .. } = &message.body {
                 self.essentials.waiting.push((request_id.to_string(), text.clone()));
             }
@@ -206,7 +206,7 @@ impl Conversation {
         if parts.iter().all(|part| matches!(part, Part::Opaque(_))) {
             return;
         }
-        self.settle();
+        self.complete_turn();
         self.turns.push(Turn { role: Role::Assistant, parts });
         self.open = open;
     }
@@ -218,10 +218,10 @@ impl Conversation {
         self.push(Part::Result { id: open.id.clone(), content: content.to_owned(), is_error });
         let delivered = std::mem::take(&mut self.delivered);
         // A list that was lost, or is too long for a result, is said instead.
-        if is_error || delivery::list(&delivered).is_none() {
+        if is_error || message_text::list(&delivered).is_none() {
             delivered.into_iter().for_each(|text| self.push_text(text));
         }
-        self.essentials.settled(&open, content, is_error);
+        self.essentials.call_ended(&open, content, is_error);
     }
 
     fn answer_open_calls(&mut self) {
@@ -233,7 +233,7 @@ impl Conversation {
 
     /// What came before the last answers is gone, and a summary stands for it.
     fn cut(&mut self, summary: &str, kept: usize) {
-        self.settle();
+        self.complete_turn();
         let tail = self.turns.split_off(self.kept_from(kept));
         self.turns = vec![Turn { role: Role::User, parts: vec![Part::Text(summary.to_owned())] }];
         self.turns.extend(tail);
@@ -291,7 +291,7 @@ impl Essentials {
     }
 
     /// A call has its result.
-    fn settled(&mut self, call: &OpenCall, content: &str, is_error: bool) {
+    fn call_ended(&mut self, call: &OpenCall, content: &str, is_error: bool) {
         match (call.name.as_str(), &call.request_id) {
             // The lead agent has answered a plan.
             ("plan_approval", Some(answered)) if !is_error => self.waiting.retain(|(id, _)| id != answered),

@@ -7,7 +7,7 @@
 
 mod compaction;
 mod conversation;
-pub(crate) mod delivery;
+pub(crate) mod message_text;
 pub(crate) mod prompt;
 mod remote;
 mod script;

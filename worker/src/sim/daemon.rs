@@ -230,15 +230,17 @@ impl World<'_> {
             taken,
         };
         let answer = match line.map(|line| (line.id, line.body)) {
-            None => refused("it cannot be read", false),
+            None => Some(refused("it cannot be read", false)),
             Some((_, Body::ShutdownResponse { approve, .. })) => self.is_answered(&request_id, approve),
-            Some((id, Body::PlanApprovalRequest { plan, .. })) => self.is_submitted(&request_id, id, plan),
-            Some(_) => refused("it is nothing", false),
+            Some((id, Body::PlanApprovalRequest { plan, .. })) => {
+                Some(self.is_submitted(&request_id, id, plan))
+            }
+            Some(_) => Some(refused("it is nothing", false)),
         };
         self.note(|| format!("  {answer:?}"));
-        let closes = matches!(answer, ToWorker::Recorded { .. });
-        self.send_to_worker(answer);
-        if closes {
+        let is_recorded = !matches!(answer, Some(ToWorker::Refused { .. } | ToWorker::Directive(_)));
+        answer.into_iter().for_each(|answer| self.send_to_worker(answer));
+        if is_recorded {
             self.push_directive();
         }
         if self.rng.one_in(8) {
@@ -246,21 +248,23 @@ impl World<'_> {
         }
     }
 
-    fn is_answered(&mut self, request_id: &RequestId, approve: bool) -> ToWorker {
+    /// Takes in an answer. The directive tells what is recorded.
+    fn is_answered(&mut self, request_id: &RequestId, approve: bool) -> Option<ToWorker> {
         let incarnation = self.incarnation;
         let known = self.daemon.shutdowns.iter_mut().find(|it| it.directive.request_id == *request_id);
         let Some(shutdown) = known.filter(|it| it.incarnation == incarnation) else {
             let why = "no shutdown of this incarnation".to_owned();
-            return ToWorker::Refused { request_id: request_id.clone(), why, taken: false };
+            return Some(ToWorker::Refused { request_id: request_id.clone(), why, taken: false });
         };
         if self.mutant == Some(Mutant::RepliesUnrecorded) && approve {
-            return ToWorker::Recorded { request_id: request_id.clone(), status: Status::Approved };
+            let directive = self.daemon.directive(incarnation);
+            return Some(ToWorker::Directive(Directive { shutdown: None, release: true, ..directive }));
         }
         if shutdown.status == Status::Pending {
             shutdown.status = if approve { Status::Approved } else { Status::Rejected };
             self.daemon.seq += 1;
         }
-        ToWorker::Recorded { request_id: request_id.clone(), status: shutdown.status }
+        None
     }
 
     fn is_submitted(&mut self, request_id: &RequestId, message_id: Option<Uuid>, text: String) -> ToWorker {
@@ -269,7 +273,11 @@ impl World<'_> {
         if let Some(known) = self.daemon.plans.iter().find(|plan| plan.request_id == *request_id) {
             let same = known.message_id == message_id;
             let status = known.status;
-            return if same { ToWorker::Recorded { request_id: request_id.clone(), status } } else { taken };
+            return if same {
+                ToWorker::PlanRecorded { request_id: request_id.clone(), status }
+            } else {
+                taken
+            };
         }
         if self.daemon.taken.contains(request_id) || !self.calm && self.rng.one_in(12) {
             self.daemon.taken.insert(request_id.clone());
@@ -281,6 +289,6 @@ impl World<'_> {
         self.daemon.closes();
         let (request_id, status) = (request_id.clone(), Status::Pending);
         self.daemon.plans.push(Plan { request_id: request_id.clone(), message_id, text, status });
-        ToWorker::Recorded { request_id, status }
+        ToWorker::PlanRecorded { request_id, status }
     }
 }

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use super::{Outcome, Tools};
 use crate::agent::session::Session;
 use crate::agent::transcript::TranscriptError;
-use crate::model::delivery;
+use crate::model::message_text;
 
 /// Shows the messages that have arrived since the last ones you were given. Messages reach you with the results of
 /// your calls anyway: it is needed only in the middle of long work.
@@ -20,8 +20,9 @@ impl<T: Tools> Session<T> {
         self.dispatcher.fetch();
         let delivered = self.take_in()?;
         let owner = self.outbox.from();
-        let shown: Vec<_> = delivered.iter().filter_map(|message| delivery::show(message, owner)).collect();
-        let listed = delivery::list(&shown);
+        let shown: Vec<_> =
+            delivered.iter().filter_map(|message| message_text::show(message, owner)).collect();
+        let listed = message_text::list(&shown);
         self.end_call(Outcome::ok(listed.unwrap_or_else(|| format!("{} new messages, below", shown.len()))))
     }
 }

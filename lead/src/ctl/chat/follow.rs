@@ -165,7 +165,7 @@ impl<'d> Follower<'d> {
         } else {
             MemberStatus::Crashed
         };
-        let has_work = !status.is_ended() && !roster::has_settled(self.dir, member)?;
+        let has_work = !status.is_ended() && !roster::is_at_rest(self.dir, member)?;
         Ok(MemberState { name: member.name.clone(), status, has_work })
     }
 }

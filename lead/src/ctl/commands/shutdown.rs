@@ -105,7 +105,7 @@ async fn ask(
     let waited = caller
         .all(names.iter().map(order).collect(), |answer| {
             let index = answer.index;
-            tell(&mut outcomes, index, answered((context, dir), args, &names[index], answer));
+            tell(&mut outcomes, index, answered(dir, args, &names[index], answer));
         })
         .await?;
     let early = waited.err().unwrap_or(Early::TimedOut);
@@ -125,16 +125,11 @@ fn timeout(context: &Context, args: &Shutdown) -> Duration {
     }
 }
 
-/// Tells what an answer means for one name. Where something cannot be read that is no failure of the others.
-fn answered(
-    (context, dir): (&Context, &TeamDir),
-    args: &Shutdown,
-    name: &Name,
-    it: CommandAnswer,
-) -> ShutdownOutcome {
+/// Tells what an answer means for one name.
+fn answered(dir: &TeamDir, args: &Shutdown, name: &Name, it: CommandAnswer) -> ShutdownOutcome {
     match it.result {
-        Ok(Done::Ended { request_id, incarnation, status }) => {
-            ShutdownOutcome::gone(name, Some(request_id), status, exit(context, dir, name, incarnation))
+        Ok(Done::Ended { request_id, status, exit }) => {
+            ShutdownOutcome::gone(name, Some(request_id), status, exit.map(|exit| *exit))
         }
         Ok(Done::Rejected { request_id, reason }) => {
             let said = if reason.is_empty() { String::new() } else { format!(": {reason}") };
@@ -164,16 +159,6 @@ fn refused(dir: &TeamDir, name: &Name, ran: bool, refusal: Refusal) -> ShutdownO
         Some(member) => ShutdownOutcome::gone(name, None, member.status, member.exit.clone()),
         None => ShutdownOutcome::new(name, None, Some(error)),
     }
-}
-
-/// How an incarnation ended in detail stands in the roster before the daemon says that it ended.
-fn exit(context: &Context, dir: &TeamDir, name: &Name, incarnation: u32) -> Option<Exit> {
-    let unreadable = |error: &CommandError| {
-        context.out.note(format_args!("how {name} ended in detail cannot be read: {error}"));
-    };
-    let roster = roster::load_one(dir, name).inspect_err(unreadable).ok()?;
-    let member = roster.member(name)?;
-    if member.incarnation == incarnation { member.exit.clone() } else { member.last_exit.clone() }
 }
 
 /// Says why there is no answer. The journal shows whether the request is recorded.

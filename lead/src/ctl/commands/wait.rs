@@ -48,7 +48,7 @@ async fn watch(context: &Context, dir: &TeamDir, args: &Wait) -> Result<MemberSt
         }
         let changed = wake.changed();
         if args.status.contains(&member.status) {
-            // It has yet to settle, and the roster need not change when it does.
+            // It is not at rest yet, and the roster need not change when it is.
             drop(tokio::time::timeout(POLL_SETTLING, changed).await);
         } else {
             changed.await;
@@ -64,7 +64,7 @@ fn look(
     wanted: &[MemberStatus],
 ) -> Result<Option<MemberStatus>, CommandError> {
     let is_so = member.status.is_ended() || roster::runs(roster, member);
-    if wanted.contains(&member.status) && is_so && roster::has_settled(dir, member)? {
+    if wanted.contains(&member.status) && is_so && roster::is_at_rest(dir, member)? {
         return Ok(Some(member.status));
     }
     if member.status.is_ended() {

@@ -122,7 +122,7 @@ impl Dispatcher {
             return;
         }
         self.complete(true, owners);
-        self.settle(owners);
+        self.finish_effects(owners);
         self.carry_out(batch, owners);
     }
 
@@ -155,7 +155,7 @@ impl Dispatcher {
         // A name is free once the files of its earlier owner are in the archive. A spawn does not wait for the next try.
         if self.retry_at.is_some() && self.events.iter().any(|event| matches!(event, Event::Spawn(..))) {
             self.complete(true, owners);
-            self.settle(owners);
+            self.finish_effects(owners);
         }
         let batch = self.decide_all(owners);
         if !batch.lines.is_empty() {
@@ -170,7 +170,7 @@ impl Dispatcher {
         }
         if batch.forgets {
             // The name is free for a spawn once the files of its earlier owner are in the archive, and that is synced.
-            self.settle(owners);
+            self.finish_effects(owners);
         }
         self.carry_out(batch, owners);
     }
@@ -344,7 +344,7 @@ impl Dispatcher {
         let Some(member) = self.team.members.get(name) else { return };
         let incarnation = Incarnation::of(&member.record);
         // A worker that is not welcomed yet hears everything in its welcome.
-        if self.live.of(&incarnation).is_some_and(|alive| alive.connected)
+        if self.live.of(&incarnation).is_some_and(|alive| alive.connected && !alive.is_awaited)
             && let Some(directive) = directive(&self.team, &self.live, name)
         {
             owners.say(&incarnation, ToWorker::Directive(directive));
@@ -362,20 +362,20 @@ impl Dispatcher {
     }
 
     /// Does and syncs all effects.
-    pub(crate) fn settle(&mut self, owners: &mut dyn Owners) {
-        match owners.settle() {
-            Ok(seq) => self.settled(seq),
+    pub(crate) fn finish_effects(&mut self, owners: &mut dyn Owners) {
+        match owners.finish_effects() {
+            Ok(seq) => self.mark_done(seq),
             Err(Failed) => self.try_again_later(owners.now()),
         }
     }
 
     /// Tells whether some effects are not known to be on the disk yet.
-    pub(crate) fn is_unsettled(&self) -> bool {
+    pub(crate) fn has_unfinished_effects(&self) -> bool {
         self.team.done < self.team.seq
     }
 
     /// Takes in that the effects of all lines up to this one are on the disk. The next line of the journal says so.
-    pub(crate) fn settled(&mut self, seq: u64) {
+    pub(crate) fn mark_done(&mut self, seq: u64) {
         self.team.mark_done(seq);
     }
 
@@ -389,7 +389,7 @@ impl Dispatcher {
         if self.retry_at.is_some() {
             self.complete(true, owners);
         }
-        self.settle(owners);
+        self.finish_effects(owners);
         let record = TeamRecord::of(TeamEvent::Stopped, self.team.team_name.clone(), None);
         let mut batch = Batch::default();
         self.apply(Record::Team(record), owners.now(), &mut batch);

@@ -3,7 +3,7 @@
 pub(crate) mod decide;
 pub(crate) mod directive;
 pub(crate) mod dispatcher;
-pub(crate) mod effects;
+pub(crate) mod effect_queues;
 pub(crate) mod event;
 pub(crate) mod live;
 pub(crate) mod notices;

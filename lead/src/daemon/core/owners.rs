@@ -29,7 +29,7 @@ pub(crate) trait Owners {
     fn complete(&mut self, team: &Team, again: bool) -> Result<(), Failed>;
 
     /// Does and syncs all effects. Returns the last line up to which they are complete.
-    fn settle(&mut self) -> Result<u64, Failed>;
+    fn finish_effects(&mut self) -> Result<u64, Failed>;
 
     /// Starts a process for an incarnation. Returns [`Event::Started`].
     fn start(&mut self, member: &Member, environment: &Environment) -> Event;

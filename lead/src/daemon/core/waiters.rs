@@ -119,7 +119,9 @@ fn ended(member: Option<&Member>, request: &Request) -> Option<Done> {
         (None, _) if is_forced(request) => MemberStatus::Killed,
         (None, _) => MemberStatus::Crashed,
     };
-    Some(Done::Ended { request_id, incarnation, status })
+    let next = || member.filter(|next| next.incarnation == incarnation + 1 && !next.phase.is_ended());
+    let exit = present.or_else(next).and_then(|member| member.exit.clone()).map(Box::new);
+    Some(Done::Ended { request_id, status, exit })
 }
 
 fn is_forced(request: &Request) -> bool {

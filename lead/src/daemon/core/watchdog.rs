@@ -19,7 +19,7 @@ pub(crate) struct Watch {
     /// The number of the last question.
     asked: u64,
     /// The number of the last question that is not open any more.
-    settled: u64,
+    closed: u64,
     /// When it is looked at next, since the daemon began.
     next: Option<Duration>,
     /// How much silence is counted.
@@ -51,7 +51,7 @@ pub(crate) enum LookResult {
 impl Watch {
     /// Takes in that the worker is on another connection: the question on the one before may be lost.
     pub(crate) fn connected(&mut self) {
-        (self.able, self.settled) = (false, self.asked);
+        (self.able, self.closed) = (false, self.asked);
     }
 
     /// Takes in that the worker has said something.
@@ -63,7 +63,7 @@ impl Watch {
     pub(crate) fn pong(&mut self, number: u64) {
         self.able = true;
         if number > 0 && number == self.asked {
-            (self.settled, self.silence, self.has_mail) = (number, Duration::ZERO, false);
+            (self.closed, self.silence, self.has_mail) = (number, Duration::ZERO, false);
         }
     }
 
@@ -94,7 +94,7 @@ impl Watch {
 
     /// Tells whether it was asked, and has not answered.
     pub(crate) fn is_open(&self) -> bool {
-        self.asked > self.settled
+        self.asked > self.closed
     }
 
     /// Arms the next look, as long as the worker should answer.

@@ -13,7 +13,7 @@ use teamd_shared::watch::Changes;
 use super::{EventLoop, Sources};
 use crate::daemon::core::event::{Event, Incarnation, ReplyTo, SpawnFacts};
 use crate::daemon::io::connections::{ConnectedWorker, Input};
-use crate::daemon::io::reap::liveness_lock_holder;
+use crate::daemon::io::lock::liveness_lock_holder;
 
 /// How many inputs one batch takes at the most.
 const BATCH: usize = 512;

@@ -8,6 +8,7 @@
 mod tests;
 
 use std::collections::BTreeSet;
+use std::panic::resume_unwind;
 use std::sync::Arc;
 
 use teamd_shared::inbox::{self, AppendError, Appender, Durability};
@@ -18,7 +19,7 @@ use teamd_shared::name::Name;
 use teamd_shared::team_dir::{DirError, MEMBER_FOLDERS, TeamDir, TeamPath};
 use tokio::task::JoinHandle;
 
-use crate::daemon::core::effects::{Effect, EffectQueues, PendingEffect};
+use crate::daemon::core::effect_queues::{Effect, EffectQueues, PendingEffect};
 use crate::daemon::core::notices::archived;
 use crate::daemon::core::owners::Failed;
 
@@ -54,8 +55,6 @@ enum EffectError {
     Append { to: Name, why: AppendError },
     #[error(transparent)]
     Dir(#[from] DirError),
-    #[error("the thread that syncs inboxes has died: {0}")]
-    Thread(#[from] tokio::task::JoinError),
 }
 
 impl Effects {
@@ -91,7 +90,7 @@ impl Effects {
     }
 
     /// Does and syncs all effects. Returns the last line of the journal up to which they are complete.
-    pub(crate) fn settle_all(&mut self) -> Result<u64, Failed> {
+    pub(crate) fn finish(&mut self) -> Result<u64, Failed> {
         let mut all = Ok(());
         while self.is_waiting() {
             all = self.do_some().and(all);
@@ -125,7 +124,7 @@ impl Effects {
     /// effects are complete. Dropping the future loses nothing.
     pub(crate) async fn synced(&mut self) -> Result<u64, Failed> {
         let Some((_, thread)) = &mut self.syncing else { return std::future::pending().await };
-        let synced = thread.await.unwrap_or_else(|error| Err(error.into()));
+        let synced = thread.await.unwrap_or_else(|error| resume_unwind(error.into_panic()));
         let unsynced = self.syncing.take().map(|(unsynced, _)| unsynced).unwrap_or_default();
         self.synced_as(unsynced, synced)
     }

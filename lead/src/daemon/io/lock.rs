@@ -1,4 +1,5 @@
-//! The daemon's lock: a `flock` on the team directory itself. There is no lock file to delete or to go stale.
+//! The daemon's lock, a `flock` on the team directory itself: there is no lock file to delete or to go stale. And the liveness
+//! lock of a member, which the daemon tries and never waits for: a lock that another process holds must not hang the daemon.
 
 use std::fs::{File, TryLockError};
 use std::io;
@@ -6,7 +7,8 @@ use std::os::fd::AsFd;
 
 use rustix::fs::{Mode, OFlags};
 use teamd_shared::mutant;
-use teamd_shared::team_dir::TeamDir;
+use teamd_shared::name::Name;
+use teamd_shared::team_dir::{TeamDir, TeamPath};
 
 /// The lock of a team directory, held until it is dropped (or the process ends).
 #[derive(Debug)]
@@ -42,5 +44,57 @@ impl TeamLock {
     /// Returns a descriptor to hand on.
     pub(crate) fn into_file(self) -> File {
         self.0
+    }
+}
+
+/// Tells which process holds the liveness lock of a member, if one does.
+pub(crate) fn liveness_lock_holder(dir: &TeamDir, name: &Name) -> Option<String> {
+    try_liveness_lock(dir, name).err().map(|held| held.holder())
+}
+
+/// Tells whether a process holds the liveness lock of a member. Which one it is would cost a look at every lock of the machine.
+pub(crate) fn liveness_lock_is_held(dir: &TeamDir, name: &Name) -> bool {
+    try_liveness_lock(dir, name).is_err()
+}
+
+/// A liveness lock that could not be taken.
+pub(crate) enum Held {
+    By(File),
+    Unknown(String),
+}
+
+impl Held {
+    /// Says who holds it, for people.
+    pub(crate) fn holder(&self) -> String {
+        match self {
+            Self::By(file) => holder_in_proc_locks(file),
+            Self::Unknown(why) => why.clone(),
+        }
+    }
+}
+
+/// Tries the liveness lock of a member, and gives it back at once.
+pub(crate) fn try_liveness_lock(dir: &TeamDir, name: &Name) -> Result<(), Held> {
+    let file = match dir.open_file(&TeamPath::transcript(name), OFlags::RDWR) {
+        Ok(file) => file,
+        Err(error) if error.is_not_found() => return Ok(()),
+        Err(error) => return Err(Held::Unknown(error.to_string())),
+    };
+    match file.try_lock() {
+        Ok(()) => Ok(()),
+        Err(TryLockError::WouldBlock) => Err(Held::By(file)),
+        Err(TryLockError::Error(error)) => Err(Held::Unknown(format!("cannot try its lock: {error}"))),
+    }
+}
+
+/// Looks the holder of a lock up in `/proc/locks` (`proc_locks(5)`), for people.
+fn holder_in_proc_locks(file: &File) -> String {
+    use std::os::unix::fs::MetadataExt;
+    let locks = std::fs::read_to_string("/proc/locks").unwrap_or_default();
+    let inode = file.metadata().map(|meta| format!(":{}", meta.ino())).unwrap_or_default();
+    let line = locks.lines().find(|line| line.split_whitespace().any(|field| field.ends_with(&inode)));
+    match line.and_then(|line| line.split_whitespace().nth(4)) {
+        Some(pid) => format!("process {pid} holds its liveness lock"),
+        None => "its liveness lock is held".to_owned(),
     }
 }

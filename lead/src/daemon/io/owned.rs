@@ -16,7 +16,7 @@ use teamd_shared::team_dir::TeamDir;
 use super::connections::{Connections, Inputs, serve_inherited};
 use super::effects::Effects;
 use super::journal::Journal;
-use super::roster::RosterFile;
+use super::roster_file::RosterFile;
 use super::workers::{StartedWorker, Supervisor};
 use crate::daemon::core::decide::{Decision, View, decide};
 use crate::daemon::core::dispatcher::RETRY;
@@ -55,8 +55,8 @@ impl Owners for Owned {
         self.effects.complete(team, again)
     }
 
-    fn settle(&mut self) -> Result<u64, Failed> {
-        self.effects.settle_all()
+    fn finish_effects(&mut self) -> Result<u64, Failed> {
+        self.effects.finish()
     }
 
     fn start(&mut self, member: &Member, environment: &Environment) -> Event {

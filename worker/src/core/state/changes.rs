@@ -22,30 +22,31 @@ const RETRY: Duration = Duration::from_secs(1);
 const FOREVER: Duration = Duration::from_secs(u32::MAX as u64);
 
 /// How long mail waits for more of its kind: what several teammates say when they have finished is one turn.
-const SETTLES: Duration = Duration::from_secs(2);
+const MORE_MAIL: Duration = Duration::from_secs(2);
 
 /// What the outside says.
 impl State {
-    /// The daemon says how things stand. The mail was read to its end before.
-    pub(crate) fn directive(&mut self, directive: Directive, now: Duration) {
+    /// The daemon says how things stand. The mail was read to its end before. Returns the shutdown whose answer is decided by this.
+    pub(crate) fn directive(&mut self, directive: Directive, now: Duration) -> Option<RequestId> {
         (self.away, self.plan_wanted) = (false, false);
         if directive.seq < self.directive.seq {
-            return;
+            return None;
         }
-        let pending =
-            directive.shutdown.clone().filter(|pending| Some(&pending.request_id) != self.settled.as_ref());
-        self.shutdown = pending.map(|pending| match self.shutdown.take() {
+        self.shutdown = directive.shutdown.clone().map(|pending| match self.shutdown.take() {
             Some(known) if known.directive.request_id == pending.request_id => known,
             _ => OpenShutdown::begun(pending, now, self.arrived.mail == Relevance::Work || self.arrived.rest),
         });
-        if directive.release {
-            self.release = true;
-            if let Some(answer) = &mut self.answer {
-                answer.outcome.get_or_insert(Ok(Status::Approved));
-            }
+        self.release |= directive.release;
+        let answered = self.answer.as_ref().map(|answer| answer.request_id.clone());
+        let decided = answered.filter(|answered| self.pending_shutdown() != Some(answered));
+        if decided.is_some() {
+            // While the incarnation lives, its shutdown does not expire.
+            let status = if directive.release { Status::Approved } else { Status::Rejected };
+            self.answer_ended(Ok(status), now);
         }
         self.directive = directive;
         self.act();
+        decided
     }
 
     /// The daemon is gone. What it had decided last it may have left in the inbox alone; its next directive tells.
@@ -53,19 +54,17 @@ impl State {
         self.away = true;
     }
 
-    /// The daemon has recorded an answer or a plan.
-    pub(crate) fn recorded(&mut self, request_id: &RequestId, status: Status) {
-        if let Some(answer) = self.answer.as_mut().filter(|answer| answer.request_id == *request_id) {
-            answer.outcome = Some(Ok(status));
-        } else if let Some(plan) = self.plan_mut(request_id) {
+    /// The daemon has recorded a plan.
+    pub(crate) fn plan_recorded(&mut self, request_id: &RequestId, status: Status) {
+        if let Some(plan) = self.plan_mut(request_id) {
             plan.progress = SubmissionProgress::Recorded(status);
         }
     }
 
     /// The daemon does not count an answer or a plan; `taken`: its id belongs to another request.
-    pub(crate) fn refused(&mut self, request_id: &RequestId, why: String, taken: bool) {
-        if let Some(answer) = self.answer.as_mut().filter(|answer| answer.request_id == *request_id) {
-            answer.outcome = Some(Err(why));
+    pub(crate) fn refused(&mut self, request_id: &RequestId, (why, taken): (String, bool), now: Duration) {
+        if self.answer.as_ref().is_some_and(|answer| answer.request_id == *request_id) {
+            self.answer_ended(Err(why), now);
         } else if let Some(plan) = self.plan_mut(request_id) {
             plan.lost += u32::from(!taken);
             plan.progress = match taken {
@@ -73,6 +72,19 @@ impl State {
                 false if plan.lost <= REWRITES => SubmissionProgress::Nothing,
                 false => SubmissionProgress::Refused(why),
             };
+        }
+    }
+
+    /// The daemon has decided about an answer to a shutdown, or has refused it. The model is told of its own first.
+    fn answer_ended(&mut self, outcome: Result<Status, String>, now: Duration) {
+        match &mut self.answer {
+            Some(answer) if answer.by == AnsweredBy::Model => drop(answer.outcome.get_or_insert(outcome)),
+            _ => {
+                self.answer = None;
+                if outcome.is_err() {
+                    self.answer_failed(now);
+                }
+            }
         }
     }
 
@@ -91,8 +103,8 @@ impl State {
     pub(crate) fn arrived(&mut self, arrived: Arrived, now: Duration) {
         self.arrived = arrived;
         self.plan_wanted |= arrived.plan_request;
-        self.settled_at = match arrived.mail {
-            Relevance::Soon => self.settled_at.or(Some(now + SETTLES)),
+        self.take_in_at = match arrived.mail {
+            Relevance::Soon => self.take_in_at.or(Some(now + MORE_MAIL)),
             Relevance::None | Relevance::News | Relevance::Work => None,
         };
     }
@@ -129,7 +141,7 @@ impl State {
     /// What was fetched of the mail was taken in; `rest`: there is more of it.
     pub(crate) fn taken_in(&mut self, rest: bool) {
         self.arrived.mail = Relevance::None;
-        self.settled_at = None;
+        self.take_in_at = None;
         if let Some(shutdown) = &mut self.shutdown {
             shutdown.mail_first &= rest;
         }
@@ -193,31 +205,21 @@ impl State {
         self.answer = Some(ShutdownAnswer { request_id, approve, by, outcome: None });
     }
 
-    /// The runtime's answer could not be written: the next attempt comes a little later.
+    /// An answer could not be written, or changed nothing. While the daemon's directive calls the shutdown pending, it is answered
+    /// again, a little later.
     pub(crate) fn answer_failed(&mut self, now: Duration) {
         if let Some(shutdown) = &mut self.shutdown {
             shutdown.not_before = now + RETRY;
         }
     }
 
-    /// What became of the answer is known to the model.
-    ///
-    /// One that was refused changed nothing: while the daemon's directive calls the shutdown pending, it is answered again, a
-    /// little later.
-    pub(crate) fn settled(&mut self, now: Duration) {
-        let Some(answer) = self.answer.take() else { return };
-        if let Some(Err(_)) = answer.outcome {
-            self.answer_failed(now);
-            return;
+    /// The model is told what became of its answer.
+    pub(crate) fn answer_told(&mut self, now: Duration) {
+        match self.answer.take().and_then(|answer| answer.outcome) {
+            Some(Ok(status)) => self.keep_calls = status == Status::Approved,
+            Some(Err(_)) => self.answer_failed(now),
+            None => {}
         }
-        if answer.outcome == Some(Ok(Status::Approved)) {
-            self.release = true;
-            self.keep_calls = answer.by == AnsweredBy::Model;
-        }
-        if self.pending_shutdown() == Some(&answer.request_id) {
-            self.shutdown = None;
-        }
-        self.settled = Some(answer.request_id);
     }
 
     /// Returns what one piece of work may cost.

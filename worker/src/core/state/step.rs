@@ -41,8 +41,8 @@ pub(crate) enum Step {
         /// Why the runtime answers.
         reason: String,
     },
-    /// Go on with what the daemon made of an answer.
-    Settle(ShutdownAnswer),
+    /// Tell the model what became of its answer to a shutdown.
+    ResolveAnswer(ShutdownAnswer),
     /// End the work, and tell the lead.
     Finish(IdleReason),
     /// End the incarnation.
@@ -89,7 +89,7 @@ impl State {
             return self.ending(end);
         }
         if let Some(answer) = &self.answer {
-            return if answer.outcome.is_some() { Step::Settle(answer.clone()) } else { WAIT };
+            return if answer.outcome.is_some() { Step::ResolveAnswer(answer.clone()) } else { WAIT };
         }
         match self.work.at {
             At::Done(reason) => return Step::Finish(reason),
@@ -211,13 +211,13 @@ impl State {
 
     /// Tells whether mail that is there waits for more of its kind.
     fn waits_for_more_mail(&self, now: Duration) -> bool {
-        self.settled_at.is_some_and(|time| time > now)
+        self.take_in_at.is_some_and(|time| time > now)
     }
 
     /// Waits; not beyond the time when the answer to a shutdown is to be tried again, or mail is to be taken in.
     fn wait(&self, now: Duration) -> Step {
         let again = self.shutdown.as_ref().map(|shutdown| shutdown.not_before);
-        let until = [again, self.settled_at].into_iter().flatten().filter(|&time| time > now).min();
+        let until = [again, self.take_in_at].into_iter().flatten().filter(|&time| time > now).min();
         Step::Wait(until)
     }
 }

@@ -34,6 +34,10 @@ fn asks(seq: u64) -> Directive {
     Directive { shutdown: Some(shutdown), ..directive(seq) }
 }
 
+fn releases(seq: u64) -> Directive {
+    Directive { release: true, ..directive(seq) }
+}
+
 fn closes(seq: u64) -> Directive {
     Directive { gate: Gate::Closed, ..directive(seq) }
 }
@@ -136,7 +140,7 @@ fn planning() -> State {
 fn submitted() -> State {
     let mut state = planning();
     state.submitted();
-    state.recorded(&id("p1"), Status::Pending);
+    state.plan_recorded(&id("p1"), Status::Pending);
     state
 }
 
@@ -200,7 +204,7 @@ fn mail_is_taken_in_before_the_model_is_asked() {
 #[test]
 fn a_shutdown_is_answered_where_there_is_no_work_and_shown_with_results() {
     let (idle, suspended) = (|| approve("idle"), || approve("waiting for a verdict on its plan"));
-    let asked = |state: &mut State| state.directive(asks(2), NOW);
+    let asked = |state: &mut State| drop(state.directive(asks(2), NOW));
     row("a shutdown", asked, [idle(), Step::Think, show(), Step::Call, suspended()]);
     for mail in [Relevance::News, Relevance::Work] {
         let before = |state: &mut State| {
@@ -216,7 +220,7 @@ fn a_shutdown_is_answered_where_there_is_no_work_and_shown_with_results() {
     };
     let cells = [idle(), Step::TakeIn, Step::TakeIn, Step::Call, suspended()];
     row("a shutdown, mail behind it", behind, cells);
-    let over = |state: &mut State| state.directive(asks(2), NOW - WITHIN);
+    let over = |state: &mut State| drop(state.directive(asks(2), NOW - WITHIN));
     let late = || approve("no answer within 30 s");
     row("a shutdown whose time is over", over, [idle(), late(), late(), late(), suspended()]);
 }
@@ -224,7 +228,7 @@ fn a_shutdown_is_answered_where_there_is_no_work_and_shown_with_results() {
 #[test]
 fn what_ends_the_turn_or_the_incarnation_gives_every_call_a_result_first() {
     let leave = || Step::Leave(End::Approved);
-    let release = |state: &mut State| state.directive(Directive { release: true, ..directive(2) }, NOW);
+    let release = |state: &mut State| drop(state.directive(Directive { release: true, ..directive(2) }, NOW));
     row("let go", release, [leave(), leave(), leave(), skip(Why::Released), skip(Why::Released)]);
     let (finish, skipped) = (|| Step::Finish(IdleReason::Interrupted), || skip(Why::Interrupted));
     row("an interruption", State::interrupt, [WAIT, finish(), finish(), skipped(), skipped()]);
@@ -255,9 +259,13 @@ fn a_model_call_is_dropped_for_what_cannot_wait_and_a_tool_call_only_by_the_lead
     let rows: [(Change, Held, Held); 7] = [
         (|_| {}, go.clone(), go.clone()),
         (|state| state.mail(Relevance::Work, NOW), go.clone(), go.clone()),
-        (|state| state.directive(asks(2), NOW), Ok(Some(NOW + WITHIN)), go.clone()),
-        (|state| state.directive(asks(2), NOW - WITHIN), Err(Why::Overdue), go.clone()),
-        (|state| state.directive(Directive { release: true, ..directive(2) }, NOW), Err(Why::Released), go),
+        (|state| drop(state.directive(asks(2), NOW)), Ok(Some(NOW + WITHIN)), go.clone()),
+        (|state| drop(state.directive(asks(2), NOW - WITHIN)), Err(Why::Overdue), go.clone()),
+        (
+            |state| drop(state.directive(Directive { release: true, ..directive(2) }, NOW)),
+            Err(Why::Released),
+            go,
+        ),
         (State::interrupt, Err(Why::Interrupted), Err(Why::Interrupted)),
         (
             |state| state.end(End::Terminated),
@@ -374,7 +382,7 @@ fn a_call_that_waits_for_a_person_yields_to_whatever_else_comes() {
     assert_eq!(hold(|state| state.mail(Relevance::Work, NOW)), (go, WAIT), "a teammate waits for its turn");
     for (change, why) in [
         ((|state| state.spoken_to(true)) as fn(&mut State), Why::SpokenTo),
-        (|state| state.directive(asks(2), NOW), Why::Asked),
+        (|state| drop(state.directive(asks(2), NOW)), Why::Asked),
         (State::interrupt, Why::Interrupted),
         (|state| state.end(End::Terminated), Why::Ends(End::Terminated)),
     ] {

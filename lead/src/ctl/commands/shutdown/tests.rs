@@ -102,7 +102,9 @@ fn answer(command: &Command) -> Option<Result<Done, Refusal>> {
             let request_id = RequestId::from_bits(bits);
             match order.name.as_str() {
                 "alice" => {
-                    Some(Ok(Done::Ended { request_id, incarnation: 1, status: MemberStatus::Shutdown }))
+                    let exit = json!({"code": 0, "signal": null, "at": 2.5, "request_id": request_id});
+                    let (status, exit) = (MemberStatus::Shutdown, serde_json::from_value(exit).unwrap());
+                    Some(Ok(Done::Ended { request_id, status, exit }))
                 }
                 "bob" => Some(Ok(Done::Rejected { request_id, reason: "still writing".to_owned() })),
                 _ if !order.wait => Some(Ok(Done::Asked { request_id })),
@@ -167,34 +169,6 @@ fn the_json_result_has_one_entry_a_name() {
         {"name": "bob", "request_id": "00000003", "outcome": "rejected", "reason": "still writing", "exit": null}]});
     assert_eq!(serde_json::from_str::<Value>(&stdout.text()).unwrap(), expected);
     daemon.join().unwrap();
-}
-
-#[test]
-fn a_teammate_that_is_gone_is_gone_although_it_cannot_be_read_how() {
-    let (_scratch, dir) = team(&json!([]));
-    // Something that is no file, as no descriptor would be.
-    std::fs::remove_file(dir.path(&TeamPath::config())).unwrap();
-    std::fs::create_dir(dir.path(&TeamPath::config())).unwrap();
-    let (of_people, stdout, stderr) = context(&dir, false);
-    let asked = daemon(&dir, answer);
-    assert_eq!(run(&of_people, args("alice")), Ok(ExitCode::Done));
-    asked.join().unwrap();
-    assert_eq!(stdout.text(), "alice is gone: shutdown\n");
-    assert!(
-        stderr.text().starts_with("note: how alice ended in detail cannot be read: "),
-        "{}",
-        stderr.text()
-    );
-    let (of_programs, stdout, _) = context(&dir, true);
-    let asked = daemon(&dir, answer);
-    assert_eq!(run(&of_programs, args("alice bob")), Ok(ExitCode::Rejected), "each has its own outcome");
-    asked.join().unwrap();
-    let results = serde_json::from_str::<Value>(&stdout.text()).unwrap();
-    assert_eq!(
-        (&results["results"][0]["outcome"], &results["results"][0]["exit"]),
-        (&json!("shutdown"), &Value::Null)
-    );
-    assert_eq!(results["results"][1]["outcome"], "rejected");
 }
 
 #[test]

@@ -146,17 +146,15 @@ impl View<'_> {
             Err(request::AnswerError::WrongAnswerer) => {
                 return Err("the request is the lead's to answer".to_owned());
             }
-            // The first answer stands, and the worker is told which it was.
-            Err(_) => return Ok(recorded(incarnation, request_id, request.status)),
+            // The first answer stands, and the directive that follows from it has told the worker, or does so when it connects.
+            Err(_) => return Ok(Decision::default()),
         };
-        let status = answered.status;
         let event = if approve { RequestEvent::Approved } else { RequestEvent::Rejected };
         let plan =
             self.team.pending(&incarnation.name, Kind::PlanApproval).map(|plan| plan.request_id.clone());
         let expired = plan.into_iter().filter(|_| approve).collect();
         let record = RequestRecord { expired, ..RequestRecord::of(event, answered) };
         let decision = Decision::default().record(Record::Request(Box::new(record)));
-        let decision = decision.and(recorded(incarnation, request_id, status));
         Ok(if approve { decision } else { decision.and(self.shutdown_rejected(request, incarnation)) })
     }
 
@@ -173,7 +171,7 @@ impl View<'_> {
             // earlier incarnation must be submitted anew.
             let same = known.kind == Kind::PlanApproval && Some(known.message_id) == message.id;
             return if same && known.status != Status::Expired {
-                Ok(recorded(&incarnation, request_id, known.status))
+                Ok(plan_recorded(&incarnation, request_id, known.status))
             } else {
                 Err(format!("the id {request_id} is taken"))
             };
@@ -185,11 +183,11 @@ impl View<'_> {
         let expired = before.into_iter().collect();
         let record = RequestRecord { expired, ..RequestRecord::of(RequestEvent::Asked, request) };
         let asked = Decision::default().record(Record::Request(Box::new(record)));
-        Ok(asked.and(recorded(&incarnation, request_id, Status::Pending)))
+        Ok(asked.and(plan_recorded(&incarnation, request_id, Status::Pending)))
     }
 }
 
-fn recorded(incarnation: &Incarnation, request_id: &RequestId, status: Status) -> Decision {
+fn plan_recorded(incarnation: &Incarnation, request_id: &RequestId, status: Status) -> Decision {
     let request_id = request_id.clone();
-    Decision::default().act(Action::Say(incarnation.clone(), ToWorker::Recorded { request_id, status }))
+    Decision::default().act(Action::Say(incarnation.clone(), ToWorker::PlanRecorded { request_id, status }))
 }

@@ -43,7 +43,7 @@ struct Recorder {
     journal: Vec<Line>,
     full: bool,
     roster_fails: bool,
-    settle_fails: bool,
+    finish_fails: bool,
     start_fails: bool,
     /// The environment of the incarnation that was started last.
     environment: Environment,
@@ -74,9 +74,9 @@ impl Owners for Recorder {
         Ok(())
     }
 
-    fn settle(&mut self) -> Result<u64, Failed> {
-        self.taken.push("settle");
-        if self.settle_fails { Err(Failed) } else { Ok(self.journal.len() as u64) }
+    fn finish_effects(&mut self) -> Result<u64, Failed> {
+        self.taken.push("finish");
+        if self.finish_fails { Err(Failed) } else { Ok(self.journal.len() as u64) }
     }
 
     fn start(&mut self, member: &Member, environment: &Environment) -> Event {
@@ -132,7 +132,7 @@ impl Fixture {
             journal: Vec::new(),
             full: false,
             roster_fails: false,
-            settle_fails: false,
+            finish_fails: false,
             start_fails: false,
             environment: Environment::default(),
         };
@@ -258,7 +258,7 @@ fn spawn_alice(client: ReplyTo) -> Event {
 #[test]
 fn the_name_of_a_forgotten_teammate_is_free_once_its_files_are_in_the_archive() {
     let (mut fixture, forget) = without_alice();
-    assert_eq!(fixture.on(forget)[..3], ["append", "complete", "settle"]);
+    assert_eq!(fixture.on(forget)[..3], ["append", "complete", "finish"]);
     assert_eq!(fixture.on(spawn_alice(CLIENT))[..3], ["append", "complete", "start"]);
 }
 
@@ -266,18 +266,18 @@ fn the_name_of_a_forgotten_teammate_is_free_once_its_files_are_in_the_archive() 
 fn a_forget_and_a_spawn_at_once_are_both_carried_out() {
     let (mut fixture, forget) = without_alice();
     let taken = fixture.handle(vec![forget, spawn_alice(CLIENT)]);
-    assert_eq!(taken[..7], ["append", "complete", "settle", "show", "append", "complete", "start"]);
+    assert_eq!(taken[..7], ["append", "complete", "finish", "show", "append", "complete", "start"]);
 }
 
 #[test]
 fn the_name_of_a_forgotten_teammate_is_refused_while_its_files_cannot_be_moved() {
     let (mut fixture, forget) = without_alice();
-    fixture.owners.settle_fails = true;
+    fixture.owners.finish_fails = true;
     fixture.on(forget);
     let refused = fixture.on(spawn_alice(CLIENT));
-    assert_eq!(refused, ["complete again", "settle", "show", "roster", "refuse"]);
+    assert_eq!(refused, ["complete again", "finish", "show", "roster", "refuse"]);
     // The next spawn tries again, and waits for no timer.
-    fixture.owners.settle_fails = false;
+    fixture.owners.finish_fails = false;
     assert!(fixture.on(spawn_alice(CLIENT)).contains(&"start"));
 }
 
@@ -437,7 +437,7 @@ fn the_stop_is_answered_when_the_roster_shows_the_end() {
     fixture.on(Event::Command(CLIENT, Command::Stop { force: true }));
     fixture.owners.roster_fails = true;
     let taken = fixture.on(ended());
-    assert_eq!(taken[taken.len() - 3..], ["settle", "append", "roster"]);
+    assert_eq!(taken[taken.len() - 3..], ["finish", "append", "roster"]);
     assert!(
         fixture.dispatcher.is_stopping(),
         "crash window A14: a command that starts a daemon waits for the end of this one"

@@ -10,11 +10,13 @@ use teamd_shared::member::Emptied;
 use teamd_shared::name::Name;
 use teamd_shared::process::How;
 use teamd_shared::team_dir::TeamPath;
+use tokio::sync::mpsc;
 
 use super::limits::{hold, memory, procs};
 use super::*;
-use crate::daemon::core::event::{Ended, Event};
-use crate::daemon::io::reap::{Beginning, liveness_lock_is_held, wait_until_empty};
+use crate::daemon::core::event::Event;
+use crate::daemon::io::lock::liveness_lock_is_held;
+use crate::daemon::io::reaper::{Beginning, ExitContext, Reaper};
 
 fn alice(incarnation: u32) -> Incarnation {
     Incarnation { name: Name::new("alice").unwrap(), number: incarnation }
@@ -150,6 +152,26 @@ impl Real {
         child.stdout.take().unwrap().read_exact(&mut [0]).unwrap();
         (child, group)
     }
+
+    /// Waits until nothing of an incarnation is left in its cgroup; returns how that was established.
+    fn reaps(&self, group: Group) -> Option<Emptied> {
+        let (ends, mut ended) = mpsc::unbounded_channel();
+        let context = ExitContext {
+            how: How { ours: true, ..How::default() },
+            beginning: Beginning::default(),
+            closed: None,
+            group: Some(group),
+            lock_tells: true,
+            next_works_in: None,
+        };
+        block_on(async {
+            Reaper::new(Arc::clone(&self.dir), ends).wait(alice(1), context);
+            match ended.recv().await {
+                Some(Event::Ended { ended, .. }) => ended.emptied,
+                other => panic!("{other:?}"),
+            }
+        })
+    }
 }
 
 impl Drop for Real {
@@ -214,11 +236,8 @@ fn a_shim_that_does_not_end_is_killed_with_the_whole_incarnation() {
     while !liveness_lock_is_held(&real.dir, &alice(1).name) {
         std::thread::yield_now();
     }
-    let how = How { ours: true, ..How::default() };
-    let ended =
-        block_on(wait_until_empty(Arc::clone(&real.dir), alice(1), Beginning::default(), (how, Some(group))));
+    let emptied = real.reaps(group);
     child.wait().unwrap();
-    let Event::Ended { ended: Ended { emptied, .. }, .. } = ended.1 else { panic!("{ended:?}") };
     assert_eq!(emptied, Some(Emptied::Cgroup));
 }
 
@@ -228,14 +247,7 @@ fn a_cgroup_that_is_gone_proves_nothing() {
     let record = Cgroup { path: "/sys/fs/cgroup/there/is/none".to_owned(), ..Cgroup::default() };
     let group = Group::new(record, None);
     assert_eq!(block_on(group.empty(&alice(1))), Emptiness::Gone);
-    let ended = block_on(wait_until_empty(
-        Arc::clone(&real.dir),
-        alice(1),
-        Beginning::default(),
-        (How { ours: true, ..How::default() }, Some(group)),
-    ));
-    let Event::Ended { ended, .. } = ended.1 else { panic!("{ended:?}") };
-    assert_eq!(ended.emptied, Some(Emptied::Tree));
+    assert_eq!(real.reaps(group), Some(Emptied::Tree));
 }
 
 #[test]

@@ -191,9 +191,9 @@ fn a_forget_is_not_done_before_the_move_into_the_archive_is_synced() {
     std::fs::rename(&transcripts, &away).unwrap();
     std::os::unix::fs::symlink(&away, &transcripts).unwrap();
     for _ in 0..2 {
-        assert!(scene.effects.settle_all().is_err());
+        assert!(scene.effects.finish().is_err());
     }
     std::fs::remove_file(&transcripts).unwrap();
     std::fs::rename(&away, &transcripts).unwrap();
-    assert_eq!(scene.effects.settle_all().unwrap(), 1);
+    assert_eq!(scene.effects.finish().unwrap(), 1);
 }

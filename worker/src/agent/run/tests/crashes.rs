@@ -37,12 +37,12 @@ fn a_waiting_plan_is_named_again_under_the_same_ids_and_waits_on() {
     };
     let mut worker = team.begin(&begin);
     let (request_id, first) = worker.submitted();
-    worker.record(&request_id, Status::Pending);
+    worker.record_plan(&request_id, Status::Pending);
     worker.crash();
     let mut next = team.begin(&Begin { incarnation: 2, ..begin });
     let (again, second) = next.submitted();
     assert_eq!((&again, &second["id"], &second["plan"]), (&request_id, &first["id"], &first["plan"]));
-    next.record(&request_id, Status::Pending);
+    next.record_plan(&request_id, Status::Pending);
     next.doing("waiting for approval");
     next.directive(|directive| {
         directive.gate = Gate::Open;
@@ -61,7 +61,7 @@ fn a_verdict_that_came_while_no_worker_ran_is_found() {
     let (request_id, _) = worker.submitted();
     worker.crash();
     let mut next = team.begin(&Begin { incarnation: 2, ..begin });
-    next.record(&request_id, Status::Rejected);
+    next.record_plan(&request_id, Status::Rejected);
     next.idle();
     assert!(team.results()[0].0.starts_with("rejected"), "{:?}", team.results());
 }

@@ -322,15 +322,20 @@ impl Worker<'_> {
         (request_id, serde_json::from_slice(&line).unwrap())
     }
 
-    pub(super) fn record(&mut self, request_id: &RequestId, status: Status) {
-        self.send(ToWorker::Recorded { request_id: request_id.clone(), status });
+    pub(super) fn record_plan(&mut self, request_id: &RequestId, status: Status) {
+        self.send(ToWorker::PlanRecorded { request_id: request_id.clone(), status });
+    }
+
+    /// Records an answer to the pending shutdown.
+    pub(super) fn record_answer(&mut self, approve: bool) {
+        self.directive(|directive| (directive.shutdown, directive.release) = (None, approve));
     }
 
     /// Records the approval of a shutdown that the worker names.
     pub(super) fn release(&mut self) -> Value {
         let (request_id, line) = self.submitted();
         assert_eq!((request_id.as_str(), &line["approve"]), ("5d0c0ffe", &json!(true)));
-        self.record(&request_id, Status::Approved);
+        self.record_answer(true);
         line
     }
 

@@ -13,7 +13,7 @@ use super::double::{Begin, Team, UNTIL_GO, Worker};
 fn recorded_plan(worker: &mut Worker<'_>) -> (RequestId, serde_json::Value) {
     let (request_id, line) = worker.submitted();
     assert_eq!(worker.state.plan.as_ref(), Some(&request_id), "it is reported before it is submitted");
-    worker.record(&request_id, Status::Pending);
+    worker.record_plan(&request_id, Status::Pending);
     worker.state_where("waiting", |state| state.doing == Doing::Idle && state.plan.is_some());
     (request_id, line)
 }

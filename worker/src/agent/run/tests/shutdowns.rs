@@ -4,7 +4,6 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use teamd_shared::control::ToWorker;
-use teamd_shared::request::Status;
 
 use super::double::{Begin, Team, UNTIL_GO};
 
@@ -14,11 +13,11 @@ fn an_idle_worker_approves_at_once_and_leaves_only_when_it_is_recorded() {
     let mut worker = team.begin(&Begin::default());
     team.echo(r#"{"type":"shutdown_request","from":"lead","request_id":"5d0c0ffe","content":"tidy up"}"#);
     worker.ask_to_leave(30.0);
-    let (request_id, line) = worker.submitted();
+    let (_, line) = worker.submitted();
     assert_eq!((&line["approve"], &line["answered_by"]), (&json!(true), &json!("runtime")));
     assert_eq!(line["reason"], "idle");
     assert!(worker.runs());
-    worker.record(&request_id, Status::Approved);
+    worker.record_answer(true);
     worker.ends_well();
     assert_eq!(team.entries(), ["life", "messages", "left"]);
 }
@@ -73,10 +72,9 @@ fn a_rejection_is_recorded_and_the_work_goes_on() {
     worker.ask_to_leave(30.0);
     worker.acts();
     team.go();
-    let (request_id, line) = worker.submitted();
+    let (_, line) = worker.submitted();
     assert_eq!((&line["approve"], &line["reason"]), (&json!(false), &json!("still writing")));
-    worker.record(&request_id, Status::Rejected);
-    worker.directive(|directive| directive.shutdown = None);
+    worker.record_answer(false);
     worker.idle();
     let results = team.results();
     assert!(!results[1].1 && results[1].0.starts_with("rejected"), "{results:?}");
@@ -92,11 +90,11 @@ fn an_answer_that_came_second_finds_the_first_one() {
     worker.ask_to_leave(30.0);
     worker.acts();
     team.go();
-    let (request_id, _) = worker.submitted();
-    worker.record(&request_id, Status::Expired);
-    worker.idle();
+    worker.submitted();
+    worker.record_answer(true);
+    worker.ends_well();
     let results = team.results();
-    assert!(results[1].1 && results[1].0.contains("expired already"), "{results:?}");
+    assert!(results[1].1 && results[1].0.contains("approved already"), "{results:?}");
 }
 
 #[test]
@@ -153,19 +151,9 @@ fn a_lost_reply_is_made_good_on_the_next_connection() {
     let listener = team.listen();
     worker.welcome_back(&listener);
     let (again, second) = worker.submitted();
-    assert_eq!((again, &second), (request_id.clone(), &first));
+    assert_eq!((again, &second), (request_id, &first));
     assert_eq!(team.lead("shutdown_response").len(), 1);
-    worker.record(&request_id, Status::Approved);
-    worker.ends_well();
-}
-
-#[test]
-fn a_word_that_lets_go_is_as_good_as_a_reply() {
-    let team = Team::new();
-    let mut worker = team.begin(&Begin::default());
-    worker.ask_to_leave(30.0);
-    worker.submitted();
-    worker.directive(|directive| directive.release = true);
+    worker.record_answer(true);
     worker.ends_well();
 }
 

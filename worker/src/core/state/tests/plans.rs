@@ -55,11 +55,11 @@ fn a_plan_is_resolved_by_the_word_and_by_what_is_recorded_of_it() {
         assert_eq!(state.next(NOW), decided(status, "mind the cache"));
         let mut repeated = planning();
         repeated.submitted();
-        repeated.recorded(&id("p1"), status);
+        repeated.plan_recorded(&id("p1"), status);
         assert_eq!(repeated.next(NOW), decided(status, ""));
     }
     let mut other = submitted();
-    other.recorded(&id("p0"), Status::Approved);
+    other.plan_recorded(&id("p0"), Status::Approved);
     assert_eq!(other.next(NOW), WAIT);
 }
 
@@ -67,14 +67,14 @@ fn a_plan_is_resolved_by_the_word_and_by_what_is_recorded_of_it() {
 fn a_plan_whose_id_is_taken_gets_another_and_one_that_is_refused_ends() {
     let mut state = planning();
     state.submitted();
-    state.refused(&id("p1"), "taken".to_owned(), true);
+    state.refused(&id("p1"), ("taken".to_owned(), true), NOW);
     assert_eq!(state.next(NOW), Step::RenumberPlan);
     state.planning(plan("p2"));
     // Its line was lost: it is written again, but not for ever.
     for _ in 0..=REWRITES {
         assert_eq!(state.next(NOW), Step::SubmitPlan);
         state.submitted();
-        state.refused(&id("p2"), "no such line".to_owned(), false);
+        state.refused(&id("p2"), ("no such line".to_owned(), false), NOW);
     }
     assert_eq!(state.next(NOW), Step::Resolve(Err("no such line".to_owned())));
 }
@@ -89,7 +89,7 @@ fn a_plan_that_expired_with_an_earlier_incarnation_is_renumbered_although_it_is_
     };
     let taken = || {
         let mut state = submitted();
-        state.refused(&id("p1"), "taken".to_owned(), true);
+        state.refused(&id("p1"), ("taken".to_owned(), true), NOW);
         state
     };
     for (mut state, told) in [(planning(), "nothing"), (submitted(), "submitted"), (taken(), "taken")] {

@@ -82,7 +82,7 @@ fn perform(
                 prop_assert_eq!(state.pending_shutdown(), Some(&request_id));
                 state.answering(request_id, true, AnsweredBy::Runtime);
             }
-            Step::Settle(_) => state.settled(NOW),
+            Step::ResolveAnswer(_) => state.answer_told(NOW),
             Step::Finish(reason) => {
                 prop_assert_eq!(*open, 0, "work ends although calls have no result");
                 state.finished(reason, "");
@@ -113,12 +113,11 @@ proptest! {
                 }
                 Move::Mail(mail) => state.mail(mail, NOW),
                 Move::Reply(status) => {
-                    may_leave |= status == Status::Approved && state.answer.is_some();
-                    ["s1", "p1", "p2"].into_iter().for_each(|it| state.recorded(&id(it), status));
+                    ["p1", "p2"].into_iter().for_each(|it| state.plan_recorded(&id(it), status));
                 }
                 Move::Refuse(taken) => {
-                    state.refused(&id("s1"), String::new(), false);
-                    ["p1", "p2"].into_iter().for_each(|it| state.refused(&id(it), String::new(), taken));
+                    state.refused(&id("s1"), (String::new(), false), NOW);
+                    ["p1", "p2"].into_iter().for_each(|it| state.refused(&id(it), (String::new(), taken), NOW));
                 }
                 Move::Interrupt => state.interrupt(),
                 Move::Later(seconds) => now += Duration::from_secs(seconds),

@@ -57,12 +57,11 @@ fn calls_that_came_with_an_approval_still_run() {
     state.directive(asks(2), NOW);
     state.calling("answering".to_owned(), false);
     state.answering(id("s1"), true, AnsweredBy::Model);
-    state.recorded(&id("s1"), Status::Approved);
-    let Step::Settle(answer) = state.next(NOW) else { panic!("{:?}", state.next(NOW)) };
+    assert_eq!(state.directive(releases(3), NOW), Some(id("s1")));
+    let Step::ResolveAnswer(answer) = state.next(NOW) else { panic!("{:?}", state.next(NOW)) };
     assert_eq!(answer.outcome, Some(Ok(Status::Approved)));
-    state.settled(NOW);
+    state.answer_told(NOW);
     state.call_ended(true);
-    state.directive(Directive { release: true, ..directive(3) }, NOW);
     assert_eq!(state.next(NOW), Step::Call);
     state.calling("bash".to_owned(), true);
     assert_eq!(state.hold(NOW), Ok(None));
@@ -75,21 +74,20 @@ fn what_the_runtime_approved_ends_the_answer() {
     let mut state = at(At::Call);
     state.directive(asks(2), NOW - WITHIN);
     state.answering(id("s1"), true, AnsweredBy::Runtime);
-    state.recorded(&id("s1"), Status::Approved);
-    state.settled(NOW);
+    assert_eq!(state.next(NOW), WAIT);
+    state.directive(releases(3), NOW);
     assert_eq!(state.next(NOW), skip(Why::Released));
     state.skips();
     assert_eq!(state.next(NOW), Step::Leave(End::Approved));
 }
 
 #[test]
-fn a_word_that_lets_go_settles_an_answer_whose_reply_was_lost() {
+fn an_answer_is_on_its_way_while_the_word_calls_the_shutdown_pending() {
     let mut state = at(At::Idle);
     state.directive(asks(2), NOW);
     state.answering(id("s1"), true, AnsweredBy::Runtime);
-    state.directive(Directive { release: true, ..directive(3) }, NOW);
-    assert!(matches!(state.next(NOW), Step::Settle(_)));
-    state.settled(NOW);
+    assert_eq!((state.directive(asks(3), NOW), state.next(NOW)), (None, WAIT));
+    assert_eq!(state.directive(releases(4), NOW), Some(id("s1")));
     assert_eq!(state.next(NOW), Step::Leave(End::Approved));
 }
 
@@ -98,8 +96,10 @@ fn a_rejected_shutdown_is_over_although_an_older_word_still_tells_it() {
     let mut state = at(calling(false));
     state.directive(asks(2), NOW);
     state.answering(id("s1"), false, AnsweredBy::Model);
-    state.recorded(&id("s1"), Status::Rejected);
-    state.settled(NOW);
+    state.directive(directive(3), NOW);
+    let Step::ResolveAnswer(answer) = state.next(NOW) else { panic!("{:?}", state.next(NOW)) };
+    assert_eq!(answer.outcome, Some(Ok(Status::Rejected)));
+    state.answer_told(NOW);
     state.call_ended(false);
     state.directive(asks(2), NOW);
     assert_eq!(state.pending_shutdown(), None);
@@ -111,9 +111,7 @@ fn a_refused_answer_is_given_again_a_little_later_while_the_word_calls_it_pendin
     let mut state = at(At::Idle);
     state.directive(asks(2), NOW);
     state.answering(id("s1"), true, AnsweredBy::Runtime);
-    state.refused(&id("s1"), "no line stands there".to_owned(), false);
-    assert!(matches!(state.next(NOW), Step::Settle(_)));
-    state.settled(NOW);
+    state.refused(&id("s1"), ("no line stands there".to_owned(), false), NOW);
     let Step::Wait(Some(later)) = state.next(NOW) else { panic!("{:?}", state.next(NOW)) };
     assert_eq!(state.next(later), approve("idle"));
     state.directive(directive(3), NOW);

@@ -246,10 +246,10 @@ pub(super) fn said(decision: &Decision) -> Vec<&ToWorker> {
     frames.map(|action| if let Action::Say(_, frame) = action { frame } else { unreachable!() }).collect()
 }
 
-/// Returns the status that the worker is told as recorded.
-pub(super) fn recorded(decision: &Decision) -> Status {
+/// Returns the status that the worker is told of its plan.
+pub(super) fn plan_recorded(decision: &Decision) -> Status {
     match said(decision).as_slice() {
-        [ToWorker::Recorded { status, .. }] => *status,
+        [ToWorker::PlanRecorded { status, .. }] => *status,
         other => panic!("{other:?}"),
     }
 }

@@ -11,7 +11,7 @@ use teamd_shared::request::{self, Answerer, Kind};
 
 use super::sim::{Daemon, World, run};
 use crate::daemon::core::decide::Decision;
-use crate::daemon::core::effects::EffectQueues;
+use crate::daemon::core::effect_queues::EffectQueues;
 use crate::daemon::core::event::{Action, Event, Incarnation};
 
 /// How many schedules may pass before a promise breaks.

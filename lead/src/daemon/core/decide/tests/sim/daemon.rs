@@ -18,7 +18,7 @@ use super::machine::identity;
 use super::world::{RULES, World};
 use crate::daemon::core::decide::{Decision, View, decide};
 use crate::daemon::core::dispatcher::{Dispatcher, End};
-use crate::daemon::core::effects::EffectQueues;
+use crate::daemon::core::effect_queues::EffectQueues;
 use crate::daemon::core::event::{Event, Incarnation, Now};
 use crate::daemon::core::live::Live;
 use crate::daemon::core::owners::{Failed, NotWritten, Owners};
@@ -121,8 +121,8 @@ impl World {
             self.disk.roster.clone_from(&daemon.roster);
         }
         if self.calm || !self.rng.one_in(20) {
-            match self.settles(daemon)? {
-                Ok(seq) => daemon.dispatcher.settled(seq),
+            match self.finishes_effects(daemon)? {
+                Ok(seq) => daemon.dispatcher.mark_done(seq),
                 Err(Failed) => daemon.dispatcher.try_again_later(self.now(daemon)),
             }
         }
@@ -299,11 +299,11 @@ impl Owners for Hands<'_> {
         self.lives(done)
     }
 
-    fn settle(&mut self) -> Result<u64, Failed> {
+    fn finish_effects(&mut self) -> Result<u64, Failed> {
         if !self.acts() {
             return Err(Failed);
         }
-        let settled = self.world.settles(self.daemon);
+        let settled = self.world.finishes_effects(self.daemon);
         self.lives(settled)
     }
 

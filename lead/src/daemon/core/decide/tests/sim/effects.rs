@@ -11,7 +11,7 @@ use super::daemon::{Daemon, Killed};
 use super::disk::in_bytes;
 use super::worker::Worker;
 use super::world::World;
-use crate::daemon::core::effects::{Effect, PendingEffect};
+use crate::daemon::core::effect_queues::{Effect, PendingEffect};
 use crate::daemon::core::event::Incarnation;
 use crate::daemon::core::owners::{Failed, NotWritten};
 
@@ -129,7 +129,7 @@ impl World {
     }
 
     /// Does the other effects, and syncs all: from now on the journal counts them as done.
-    pub(super) fn settles(&mut self, daemon: &mut Daemon) -> Result<Result<u64, Failed>, Killed> {
+    pub(super) fn finishes_effects(&mut self, daemon: &mut Daemon) -> Result<Result<u64, Failed>, Killed> {
         let mut all = Ok(());
         while let Some((to, effects)) = daemon.effects.next() {
             all = self.performs(daemon, to, effects)?.and(all);

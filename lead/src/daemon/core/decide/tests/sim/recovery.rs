@@ -9,7 +9,7 @@ use super::daemon::{Daemon, Heard, Killed};
 use super::machine::identity;
 use super::world::{RULES, World};
 use crate::daemon::core::dispatcher::Dispatcher;
-use crate::daemon::core::effects::EffectQueues;
+use crate::daemon::core::effect_queues::EffectQueues;
 use crate::daemon::core::event::{Event, Incarnation};
 
 impl World {

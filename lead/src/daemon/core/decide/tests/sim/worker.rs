@@ -42,7 +42,6 @@ pub(in super::super) struct Worker {
     /// The shutdown that it has answered, and what the daemon made of that.
     answer: Option<(RequestId, Option<Status>)>,
     release: bool,
-    settled: Option<RequestId>,
     /// The lines that are not recorded yet.
     submitted: Vec<(RequestId, u64)>,
     /// What it said last on this connection.
@@ -90,7 +89,6 @@ impl Worker {
             plan: None,
             answer: None,
             release: false,
-            settled: None,
             submitted: Vec::new(),
             said: None,
             said_leaving: false,
@@ -213,16 +211,21 @@ impl World {
             }
             ToWorker::Directive(directive) => {
                 if worker.directive.as_ref().is_none_or(|before| before.seq <= directive.seq) {
+                    let pending = directive.shutdown.as_ref().map(|pending| &pending.request_id);
+                    if let Some((id, outcome)) = worker.answer.as_mut().filter(|(id, _)| Some(id) != pending)
+                    {
+                        worker.submitted.retain(|(submitted, _)| submitted != id);
+                        let status = if directive.release { Status::Approved } else { Status::Rejected };
+                        *outcome = Some(status);
+                    }
                     worker.directive = Some(directive);
                     worker.act();
                 }
             }
-            ToWorker::Recorded { request_id, status } => {
+            ToWorker::PlanRecorded { request_id, status } => {
                 worker.submitted.retain(|(id, _)| *id != request_id);
-                match (&mut worker.answer, &mut worker.plan) {
-                    (Some((id, outcome)), _) if *id == request_id => *outcome = Some(status),
-                    (_, Some(plan)) if plan.request_id == request_id => plan.heard = Heard::Recorded(status),
-                    _ => {}
+                if let Some(plan) = worker.plan.as_mut().filter(|plan| plan.request_id == request_id) {
+                    plan.heard = Heard::Recorded(status);
                 }
             }
             ToWorker::Reply(reply) => self.hears_an_answer(worker, number, &reply),

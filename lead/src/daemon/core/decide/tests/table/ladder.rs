@@ -312,8 +312,8 @@ fn an_order_that_is_said_again_joins_its_request_and_asks_no_later_incarnation()
     waiters.add(CLIENT, name.clone(), Until::Ended(request_id("aaaa0001")));
     let ended = Done::Ended {
         request_id: request_id("aaaa0001"),
-        incarnation: 1,
         status: member::MemberStatus::Killed,
+        exit: harness.team.members[&name].record.exit.clone().map(Box::new),
     };
     assert_eq!(waiters.answered(&harness.team, &harness.live, &name), [(CLIENT, Ok(ended))]);
 }

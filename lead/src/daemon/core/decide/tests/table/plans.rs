@@ -9,8 +9,8 @@ use uuid::Uuid;
 
 use super::super::harness::never_restarted;
 use super::super::harness::{
-    CLIENT, Harness, idle, incarnation, name, nothing, order, plan, plan_request, recorded, refusal, refused,
-    request_id, said, verdict,
+    CLIENT, Harness, idle, incarnation, name, nothing, order, plan, plan_recorded, plan_request, refusal,
+    refused, request_id, said, verdict,
 };
 use crate::daemon::core::event::Event;
 use crate::daemon::core::waiters::status;
@@ -21,7 +21,7 @@ fn a_plan_closes_the_gate_and_an_approval_opens_it_in_the_same_line() {
     let alice = harness.runs("alice");
     let id = request_id("aaaa0001");
     let asked = harness.submit(&alice, plan(&id));
-    assert_eq!((asked.records.len(), recorded(&asked)), (1, Status::Pending));
+    assert_eq!((asked.records.len(), plan_recorded(&asked)), (1, Status::Pending));
     assert_eq!((harness.member("alice").gate, harness.status(&id)), (Gate::Closed, Status::Pending));
     let approved = harness.on(&Event::Command(CLIENT, verdict(&id, true)));
     let [Record::Request(record)] = approved.records.as_slice() else { panic!("{approved:?}") };
@@ -98,12 +98,12 @@ fn the_same_line_submitted_again_says_where_its_plan_stands_and_changes_nothing(
     let alice = harness.runs("alice");
     let id = request_id("aaaa0001");
     let line = Message::new(Uuid::from_u128(99), "alice", "lead", 0.0, plan(&id));
-    assert_eq!(recorded(&harness.submit_line(&alice, &line)), Status::Pending);
+    assert_eq!(plan_recorded(&harness.submit_line(&alice, &line)), Status::Pending);
     let again = harness.submit_line(&alice, &line);
-    assert_eq!((again.records.len(), recorded(&again)), (0, Status::Pending));
+    assert_eq!((again.records.len(), plan_recorded(&again)), (0, Status::Pending));
     harness.ask(verdict(&id, true)).unwrap();
     let again = harness.submit_line(&alice, &line);
-    assert_eq!((again.records.len(), recorded(&again)), (0, Status::Approved));
+    assert_eq!((again.records.len(), plan_recorded(&again)), (0, Status::Approved));
     assert_eq!(harness.member("alice").gate, Gate::Open);
 }
 

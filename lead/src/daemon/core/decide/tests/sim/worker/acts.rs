@@ -22,12 +22,12 @@ impl World {
         if self.rng.one_in(40) && !self.calm {
             self.submits_some_line(worker);
         }
-        if let Some((request_id, outcome)) = worker.answer.clone() {
+        if let Some((_, outcome)) = worker.answer.clone() {
             match outcome {
                 None if !self.calm && self.rng.one_in(6) => self.submits_again(worker),
                 None => {}
                 Some(status) => {
-                    (worker.answer, worker.settled) = (None, Some(request_id));
+                    worker.answer = None;
                     worker.release |= status == Status::Approved;
                 }
             }
@@ -44,7 +44,7 @@ impl World {
             .as_ref()
             .and_then(|directive| directive.shutdown.clone())
             .map(|directive| directive.request_id);
-        if let Some(request_id) = asked.filter(|id| Some(id) != worker.settled.as_ref()) {
+        if let Some(request_id) = asked {
             let idle = !worker.working || worker.plan.is_some() || self.calm;
             if idle || self.rng.one_in(6) {
                 let approve = idle || self.rng.one_in(2);

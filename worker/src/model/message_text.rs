@@ -1,7 +1,7 @@
 //! A message as a model reads it, pure.
 //!
 //! Each message stands between two tags that name its sender, and no text of a message can close its tag: so what a
-//! teammate writes is never taken for what the lead says. A message that the runtime settles is not shown.
+//! teammate writes is never taken for what the lead says. A message that the runtime acts on is not shown.
 
 use teamd_shared::message::{Body, MAX_SHOWN, Message, USER};
 use teamd_shared::name::Name;
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_runtime_settles_is_not_shown() {
+    fn what_the_runtime_acts_on_is_not_shown() {
         for json in [
             r#"{"type":"shutdown_request","from":"lead","request_id":"a1","reason":"x"}"#,
             r#"{"type":"plan_approval_response","from":"lead","request_id":"a1","approve":true,"feedback":"x"}"#,

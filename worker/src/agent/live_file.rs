@@ -16,13 +16,13 @@ use crate::model::Progress;
 
 /// The file.
 #[derive(Debug)]
-pub(crate) struct Live {
+pub(crate) struct LiveFile {
     dir: Arc<TeamDir>,
     at: TeamPath,
     file: Option<File>,
 }
 
-impl Live {
+impl LiveFile {
     /// Makes the writer of a member; nothing is written yet.
     pub(crate) fn new(dir: Arc<TeamDir>, name: &Name) -> Self {
         Self { dir, at: TeamPath::live(name), file: None }
@@ -59,7 +59,7 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         let dir = Arc::new(TeamDir::create(&scratch.path().join(".team")).unwrap());
         let alice = Name::new("alice").unwrap();
-        let mut live = Live::new(Arc::clone(&dir), &alice);
+        let mut live = LiveFile::new(Arc::clone(&dir), &alice);
         live.observe(Progress::Text("lost, since nothing has begun"));
         for text in ["first", "second"] {
             live.begin();

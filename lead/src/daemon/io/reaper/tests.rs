@@ -1,0 +1,121 @@
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use teamd_shared::message::{Body, Message};
+use teamd_shared::team_dir::TeamPath;
+use teamd_shared::transcript::{Entry, Event as Happened};
+
+use super::*;
+
+struct Scratch {
+    _scratch: tempfile::TempDir,
+    dir: Arc<TeamDir>,
+    alice: Name,
+}
+
+impl Scratch {
+    /// An inbox with this text.
+    fn with(inbox: &str) -> Self {
+        let scratch = tempfile::tempdir().unwrap();
+        let dir = Arc::new(TeamDir::create(&scratch.path().join(".team")).unwrap());
+        let scratch = Self { _scratch: scratch, dir, alice: Name::new("alice").unwrap() };
+        scratch.put(&TeamPath::inbox(&scratch.alice), inbox);
+        scratch
+    }
+
+    fn put(&self, at: &TeamPath, text: &str) {
+        teamd_shared::fs::replace(&self.dir, at, text.as_bytes()).unwrap();
+    }
+
+    /// The incarnation has begun, has read its inbox up to here, and was ended by SIGTERM.
+    fn has_read(&self, inbox: Position) {
+        let life = Happened::Incarnation { incarnation: 1, conversation: 1, prompt: None };
+        let left = Happened::Left { reason: "SIGTERM".to_owned(), incarnation: 1, by_signal: true };
+        let line = |event| {
+            serde_json::to_string(&Entry { at: 1.0, inbox, pending_notices: Vec::new(), event }).unwrap()
+        };
+        self.put(&TeamPath::transcript(&self.alice), &format!("{}\n{}\n", line(life), line(left)));
+    }
+
+    fn life(&self) -> Incarnation {
+        Incarnation { name: self.alice.clone(), number: 1 }
+    }
+}
+
+fn mail(text: &str) -> String {
+    let message =
+        Message::new(uuid::Uuid::new_v4(), "lead", "alice", 1.0, Body::Message).with_content(text.to_owned());
+    String::from_utf8(message.to_line().unwrap()).unwrap()
+}
+
+fn behind(text: &str) -> Position {
+    Position::after(text.len() as u64, text.as_bytes())
+}
+
+#[test]
+fn an_end_is_not_told_before_it_can_be_seen_what_was_not_read() {
+    let (read, unread) = (mail("read"), mail("unread"));
+    let inbox = format!("{read}{unread}");
+    let team = Scratch::with(&inbox);
+    team.has_read(behind(&read));
+    let beginning = Beginning { at: Position::START, conversation: 1 };
+    let (dir, life, looks) = (Arc::clone(&team.dir), team.life(), Arc::new(AtomicU32::new(0)));
+    // No descriptor is left for a moment.
+    let looking = move || {
+        if looks.fetch_add(1, Ordering::Relaxed) < 3 {
+            let source = rustix::io::Errno::MFILE.into();
+            return Err(DirError::Io { verb: "open", path: "inbox".into(), source }.into());
+        }
+        left(&dir, &life, beginning)
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let left = runtime.block_on(look(&team.life(), looking));
+    assert_eq!(left, Left { inbox: behind(&inbox), unread: 1, by_signal: true });
+}
+
+#[test]
+fn what_cannot_be_read_is_no_answer_and_what_is_missing_is_one() {
+    let read = mail("read");
+    let team = Scratch::with(&read);
+    let beginning = Beginning { at: Position::START, conversation: 1 };
+    let look = || left(&team.dir, &team.life(), beginning);
+    let nothing = Left { inbox: Position::START, unread: 0, by_signal: false };
+    assert_eq!(look().unwrap(), nothing, "no transcript");
+    team.has_read(behind(&read));
+    let path = |at: TeamPath| team.dir.path(&at);
+    let inbox = path(TeamPath::inbox(&team.alice));
+    std::fs::remove_file(&inbox).unwrap();
+    let gone = Left { inbox: behind(&read), unread: 0, by_signal: true };
+    assert_eq!(look().unwrap(), gone, "no inbox");
+    std::fs::create_dir(&inbox).unwrap();
+    assert_eq!(look().unwrap(), gone, "something else");
+    let transcript = path(TeamPath::transcript(&team.alice));
+    std::fs::remove_file(&transcript).unwrap();
+    std::fs::create_dir(&transcript).unwrap();
+    assert!(look().is_err(), "no file");
+}
+
+#[test]
+fn the_farewell_of_an_earlier_incarnation_does_not_count() {
+    let team = Scratch::with("");
+    team.has_read(Position::START);
+    let beginning = Beginning { at: Position::START, conversation: 1 };
+    let of = |incarnation| {
+        left(&team.dir, &Incarnation { number: incarnation, ..team.life() }, beginning).unwrap()
+    };
+    assert!(of(1).by_signal);
+    assert!(!of(2).by_signal, "it died before it could write anything");
+}
+
+#[test]
+fn of_an_inbox_that_was_cut_only_what_came_since_counts() {
+    let before = [mail("before"), mail("before")].concat();
+    let (read, unread) = (mail("read"), mail("unread"));
+    let team = Scratch::with(&format!("{read}{unread}"));
+    team.has_read(behind(&read));
+    let beginning = Beginning { at: behind(&before), conversation: 1 };
+    assert_eq!(left(&team.dir, &team.life(), beginning).unwrap().unread, 1);
+    // As long as the beginning stands there, nothing before it was its mail.
+    team.put(&TeamPath::inbox(&team.alice), &format!("{before}{unread}"));
+    let uncut = left(&team.dir, &team.life(), beginning).unwrap();
+    assert_eq!((uncut.inbox, uncut.unread), (behind(&format!("{before}{unread}")), 1));
+}

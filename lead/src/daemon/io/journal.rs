@@ -53,7 +53,9 @@ impl Journal {
             true => (self.log.read_all()?, "ours is back"),
             // A decision that has no line yet: the next look writes the snapshot.
             false => match snapshot_line(team, wall)? {
-                Some(line) => (line, "it begins with a snapshot of the daemon's state; its earlier lines are lost"),
+                Some(line) => {
+                    (line, "it begins with a snapshot of the daemon's state; its earlier lines are lost")
+                }
                 None => return Ok(None),
             },
         };
@@ -79,15 +81,13 @@ impl Journal {
         tracing::error!("cannot write the journal: {error}");
         let journal = match error {
             AppendLogError::Broken(error) => Err(format!("the disk cannot be trusted any more: {error}")),
-            AppendLogError::Write(_) => {
-                match self.log.is_whole() {
-                    Ok(false) => Err("another process has cut or overwritten journal.jsonl".to_owned()),
-                    _ => {
-                        let bytes = self.log.read_all().map_err(JournalError::from);
-                        bytes.and_then(|bytes| fold(&bytes)).map(Box::new).map_err(|error| error.to_string())
-                    }
+            AppendLogError::Write(_) => match self.log.is_whole() {
+                Ok(false) => Err("another process has cut or overwritten journal.jsonl".to_owned()),
+                _ => {
+                    let bytes = self.log.read_all().map_err(JournalError::from);
+                    bytes.and_then(|bytes| fold(&bytes)).map(Box::new).map_err(|error| error.to_string())
                 }
-            }
+            },
         };
         NotWritten { why: error.to_string(), journal }
     }

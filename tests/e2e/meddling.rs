@@ -101,6 +101,21 @@ fn without_a_journal_the_roster_is_kept_aside_and_the_team_begins_anew() {
 }
 
 #[test]
+fn a_start_says_that_it_kept_an_unreadable_roster_and_a_missing_one_is_no_empty_team() {
+    let team = Team::started();
+    team.spawn("alice", "");
+    team.kill_daemon();
+    std::fs::remove_file(team.path("config.json")).unwrap();
+    let said = team.teamctl(["status"]).exits(1).stderr;
+    assert!(said.contains("config.json is missing") && said.contains("hint: `teamd start`"), "{said}");
+    team.put("config.json", "{");
+    let said = team.teamd(["start"]).ok().stdout;
+    let kept = "adopted alice; config.json could not be read: it is kept as config.json.unreadable-";
+    assert!(said.contains(kept) && said.contains("written anew"), "{said}");
+    team.wait_for("alice", "idle");
+}
+
+#[test]
 fn a_directory_that_others_could_write_to_is_closed_at_the_start() {
     let team = Team::new();
     for folder in ["", "inbox", "log", "run", "transcript", "archive"] {

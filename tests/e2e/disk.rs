@@ -276,7 +276,8 @@ fn a_daemon_that_starts_on_a_full_disk_is_seen_to_run() {
     assert_ne!(daemon["pid"], before);
     assert_ne!(team.file("run/teamd.pid").trim(), before.to_string());
     disk.free();
-    team.until("its pid", || team.file("run/teamd.pid").trim() == daemon["pid"].to_string());
+    let pid = daemon["pid"].to_string();
+    team.until("its pid", || team.file("run/teamd.pid").trim() == pid);
     team.teamd(["stop", "--force"]).ok();
     team.until_no_process_is_left();
     drop(disk);

@@ -186,7 +186,7 @@ fn report(context: &Context, started: &daemon::Started) -> CommandResult {
             "pid": pid, "already_running": started.already_running, "replaced": started.replaced,
             "team_dir": context.path, "adopted": found.as_ref().map(|it| &it.adopted),
             "ended": found.as_ref().map(|it| &it.ended), "expired": found.as_ref().map(|it| &it.expired),
-            "pending": found.as_ref().map(|it| &it.pending), "torn": started.torn,
+            "pending": found.as_ref().map(|it| &it.pending), "torn": started.aside.torn, "roster": started.aside.roster,
         }))?;
         return Ok(ExitCode::Done);
     }
@@ -201,7 +201,8 @@ fn report(context: &Context, started: &daemon::Started) -> CommandResult {
         context.out.hint("`teamctl status` and `teamctl requests` show it");
         journal::TakenOver::default()
     });
-    let found = journal::TakenOver { torn: started.torn, ..found };
+    let daemon::SetAside { torn, roster } = started.aside.clone();
+    let found = journal::TakenOver { torn, roster, ..found };
     if found != journal::TakenOver::default() {
         context.out.text(found)?;
     }
@@ -212,10 +213,10 @@ fn report(context: &Context, started: &daemon::Started) -> CommandResult {
 fn taken_over(context: &Context) -> Result<journal::TakenOver, CommandError> {
     let dir = context.dir()?;
     let found = journal::taken_over(&dir)?;
-    if found.ended.is_empty() {
+    if found.unrecorded.is_empty() {
         return Ok(found);
     }
-    roster::until_ended(&dir, &found.ended)?;
+    roster::until_ended(&dir, &found.unrecorded)?;
     journal::taken_over(&dir)
 }
 
@@ -430,7 +431,8 @@ mod tests {
     #[test]
     fn a_daemon_runs_although_it_cannot_be_read_what_it_has_found() {
         let (_scratch, dir) = unreadable();
-        let started = daemon::Started { pid: 7, already_running: false, replaced: false, torn: Some(3) };
+        let aside = daemon::SetAside { torn: Some(3), roster: None };
+        let started = daemon::Started { pid: 7, already_running: false, replaced: false, aside };
         let (of_people, stdout, stderr) = context(&dir, false);
         assert_eq!(report(&of_people, &started), Ok(ExitCode::Done));
         let said = stdout.text();

@@ -9,6 +9,7 @@ use std::os::unix::fs::FileExt;
 use rustix::fs::OFlags;
 
 use crate::mutant;
+use crate::position::TAIL;
 use crate::team_dir::{DirError, TeamDir, TeamPath};
 
 /// An append-only file of one writer, a whole line at a time.
@@ -19,12 +20,15 @@ use crate::team_dir::{DirError, TeamDir, TeamPath};
 /// **When a write comes up short** (a full disk), what it wrote is cut off again: what is not
 /// wholly there is not there at all. **When a sync fails**, what the kernel kept is unknown: the owner must exit.
 /// **When another program appends** all the same, our lines stay whole: none is glued to a foreign one without a newline, and none is
-/// cut off with it. [`AppendLog::set_foreign_aside`] keeps the file readable besides.
+/// cut off with it. [`AppendLog::set_foreign_aside`] keeps the file readable besides. **When another program cuts or rewrites it**,
+/// [`AppendLog::is_whole`] says so.
 #[derive(Debug)]
 pub struct AppendLog {
     file: File,
     /// Where the last line ends that is known to be ours.
     length: u64,
+    /// The bytes before that, [`TAIL`] at the most.
+    last: Vec<u8>,
 }
 
 /// Why a line could not be appended.
@@ -65,7 +69,10 @@ impl AppendLog {
     pub fn repair(file: File, dir: &TeamDir, at: &TeamPath, aside: &TeamPath) -> Result<Opened, DirError> {
         let length = file.metadata().map_err(dir.cannot("look at", at))?.len();
         let whole = end_of_last_line(&file, length).map_err(dir.cannot("read", at))?;
-        let log = Self { file, length: whole };
+        let mut last = vec![0; TAIL.min(usize::try_from(whole).unwrap_or(TAIL))];
+        let from = whole - last.len() as u64;
+        file.read_exact_at(&mut last, from).map_err(dir.cannot("read", at))?;
+        let log = Self { file, length: whole, last };
         // It may be new: what is written into it must not lose its file.
         if whole == 0 {
             dir.sync_folder(at.folder())?;
@@ -88,17 +95,35 @@ impl AppendLog {
         at: &TeamPath,
         aside: &TeamPath,
     ) -> Result<Option<Vec<u8>>, DirError> {
-        let foreign = self.tail().map_err(dir.cannot("look at", at))?;
-        if foreign.iter().all(|&byte| byte == b'\n') {
-            self.length += foreign.len() as u64;
+        // Which part of a file is foreign that was written anew cannot be known.
+        if !self.is_whole().map_err(dir.cannot("look at", at))? {
             return Ok(None);
         }
-        // Another program has written the file anew: which part of it is foreign cannot be known.
-        let end = end_of_last_line(&self.file, self.length).map_err(dir.cannot("look at", at))?;
-        if end != self.length {
+        let foreign = self.tail().map_err(dir.cannot("look at", at))?;
+        if foreign.iter().all(|&byte| byte == b'\n') {
+            self.ends_with(foreign.len() as u64, &foreign);
             return Ok(None);
         }
         self.cut_tail_off(dir, at, aside).map(Some)
+    }
+
+    /// Tells whether our lines still stand in the file: no other program has cut it, or written it anew.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn is_whole(&self) -> io::Result<bool> {
+        let mut found = vec![0; self.last.len()];
+        let from = self.length - found.len() as u64;
+        match self.file.read_exact_at(&mut found, from) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+            read => read.map(|()| found == self.last),
+        }
+    }
+
+    /// Takes in that the file has grown by these bytes, which are ours now.
+    fn ends_with(&mut self, grown: u64, bytes: &[u8]) {
+        self.length += grown;
+        self.last = bytes[bytes.len().saturating_sub(TAIL)..].to_vec();
     }
 
     /// Reads what stands behind the last line that is known to be ours.
@@ -136,7 +161,10 @@ impl AppendLog {
             self.take_back(written as u64).map_err(AppendLogError::Broken)?;
             return Err(AppendLogError::Write(source));
         }
-        self.length = self.file.stream_position().map_err(AppendLogError::Broken)?;
+        let end = self.file.stream_position().map_err(AppendLogError::Broken)?;
+        // A file that another program has cut ends earlier, and stays known as cut.
+        let grown = end.saturating_sub(self.length).max(lines.len() as u64);
+        self.ends_with(grown, &lines);
         Ok(())
     }
 

@@ -118,8 +118,8 @@ pub enum TeamEvent {
     Stopped,
     /// The daemon took in lines of the lead's inbox that change nothing (quarantined ones).
     Read,
-    /// The daemon has put back modes of the team directory that another process had changed.
-    ModesRestored,
+    /// The daemon has put back the journal, or modes of the team directory, that another process had changed.
+    Restored,
 }
 
 /// A daemon.

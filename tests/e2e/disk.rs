@@ -252,3 +252,33 @@ fn a_disk_that_is_full_for_all_loses_nothing_that_was_acknowledged() {
     team.until_no_process_is_left();
     drop(disk);
 }
+
+/// The roster and `run/teamd.pid` still name the daemon before; the lock and the journal tell.
+#[test]
+fn a_daemon_that_starts_on_a_full_disk_is_seen_to_run() {
+    let team = Team::new();
+    std::fs::create_dir(team.path("")).unwrap();
+    let disk = match SmallDisk::mount(&team.path("")) {
+        Ok(disk) => disk,
+        Err(why) => return note(&format!("no disk is full: a small one cannot be mounted: {why}")),
+    };
+    team.teamd(["start", "--adopt", ".team"]).ok();
+    team.spawn("alice", "");
+    let before = team.daemon_pid();
+    disk.fill();
+    team.kill_daemon();
+    // The journal has room in its last page.
+    let said = team.teamd(["start"]).ok();
+    assert!(said.stdout.contains("adopted alice"), "{said:?}");
+    assert_eq!(team.roster()["daemon"]["pid"], before, "it cannot be written");
+    let daemon = team.json(["status"])["daemon"].clone();
+    assert_eq!(daemon["running"], true, "{daemon}");
+    assert_ne!(daemon["pid"], before);
+    assert_ne!(team.file("run/teamd.pid").trim(), before.to_string());
+    disk.free();
+    let pid = daemon["pid"].to_string();
+    team.until("its pid", || team.file("run/teamd.pid").trim() == pid);
+    team.teamd(["stop", "--force"]).ok();
+    team.until_no_process_is_left();
+    drop(disk);
+}

@@ -379,3 +379,37 @@ fn people_are_told_what_it_means_and_what_to_do() {
     assert_eq!(&lines[at..at + 3], told);
     assert!(run.stderr.contains("hint: `teamctl doctor --fix` sets 1 of these right"), "{run:?}");
 }
+
+#[test]
+fn what_a_killed_last_incarnation_left_in_the_temporary_folder_is_named() {
+    let team = Team::started();
+    team.teamctl(["spawn", "alice", "--restart", "never"]).ok();
+    team.teamctl(["send", "alice", "/bash true"]).ok();
+    team.until_finished("alice", 1);
+    let named = || team.teamctl(["doctor"]).stdout.contains("the temporary directory ");
+    assert!(!named(), "it is in use");
+    signal(team.pid("alice"), Signal::SIGKILL);
+    team.wait_for("alice", "crashed");
+    assert!(named());
+}
+
+#[test]
+fn a_line_of_the_leads_inbox_in_quarantine_is_not_still_to_be_read() {
+    let team = Team::started();
+    team.echo("lead", "no message");
+    team.until("its quarantine", || team.file("inbox/lead.rejected.jsonl").contains("no message"));
+    let said = team.teamctl(["doctor"]).stdout;
+    assert!(
+        said.contains("inbox/lead.jsonl cannot be used") && said.contains("0 still to be read"),
+        "{said}"
+    );
+}
+
+#[test]
+fn an_inbox_folder_that_its_user_cannot_write_is_a_problem() {
+    let team = Team::started();
+    team.teamd(["stop"]).ok();
+    std::fs::set_permissions(team.path("inbox"), PermissionsExt::from_mode(0o500)).unwrap();
+    let said = team.teamctl(["doctor"]).stdout;
+    assert!(said.contains("inbox has mode 0500") && said.contains("chmod 700"), "{said}");
+}

@@ -61,6 +61,34 @@ fn a_journal_deleted_or_replaced_under_the_daemon_is_written_again() {
 }
 
 #[test]
+fn a_journal_cut_or_overwritten_under_the_daemon_begins_with_its_state() {
+    let team = Team::started();
+    team.spawn("alice", "");
+    let pid = team.pid("alice");
+    let garbage = "no journal\n".repeat(team.file("journal.jsonl").len());
+    for (content, name) in [("", "bob"), (garbage.as_str(), "carol")] {
+        // In place: it stays the file that the daemon has open.
+        team.put("journal.jsonl", content);
+        team.until("a snapshot", || team.file("journal.jsonl").contains("\"record\":\"snapshot\""));
+        team.spawn(name, "");
+        let first: serde_json::Value =
+            serde_json::from_str(team.file("journal.jsonl").lines().next().unwrap()).unwrap();
+        assert_eq!((&first["record"], &first["version"]), (&json!("snapshot"), &json!(1)));
+        team.teamctl(["lint", ".team/journal.jsonl"]).ok();
+    }
+    assert_eq!(log(&team).matches("its earlier lines are lost").count(), 2);
+    team.until("the lead to be told", || {
+        team.file("inbox/lead.jsonl").matches("journal.jsonl was cut or overwritten").count() == 2
+    });
+    team.kill_daemon();
+    team.teamd(["start"]).ok();
+    assert_eq!(team.pid("alice"), pid);
+    for name in ["bob", "carol"] {
+        assert_eq!(team.status(name), "idle");
+    }
+}
+
+#[test]
 fn without_a_journal_the_roster_is_kept_aside_and_the_team_begins_anew() {
     let team = Team::started();
     team.spawn("alice", "");
@@ -70,6 +98,21 @@ fn without_a_journal_the_roster_is_kept_aside_and_the_team_begins_anew() {
     team.teamd(["start"]).ok();
     assert!(team.member("alice").is_null());
     assert!(log(&team).contains("there is no journal, and config.json has members"));
+}
+
+#[test]
+fn a_start_says_that_it_kept_an_unreadable_roster_and_a_missing_one_is_no_empty_team() {
+    let team = Team::started();
+    team.spawn("alice", "");
+    team.kill_daemon();
+    std::fs::remove_file(team.path("config.json")).unwrap();
+    let said = team.teamctl(["status"]).exits(1).stderr;
+    assert!(said.contains("config.json is missing") && said.contains("hint: `teamd start`"), "{said}");
+    team.put("config.json", "{");
+    let said = team.teamd(["start"]).ok().stdout;
+    let kept = "adopted alice; config.json could not be read: it is kept as config.json.unreadable-";
+    assert!(said.contains(kept) && said.contains("written anew"), "{said}");
+    team.wait_for("alice", "idle");
 }
 
 #[test]

@@ -323,6 +323,27 @@ fn a_resumed_author_submits_the_plan_of_a_final_crash_anew() {
 }
 
 #[test]
+fn a_resumed_author_is_told_that_the_gate_is_closed_behind_an_approval() {
+    let team = planner("/plan_approval Drop the cache\n/write_file new.txt made");
+    let id = team.until_planned("alice");
+    let pid = team.pid("alice");
+    // It takes no note of the verdict.
+    signal(pid, Signal::SIGSTOP);
+    team.teamctl(["approve", &id]).ok();
+    signal(pid, Signal::SIGKILL);
+    team.kill_daemon();
+    team.teamd(["start"]).ok();
+    team.wait_for("alice", "crashed");
+    team.teamctl(["spawn", "alice", "--resume"]).ok();
+    team.until("the verdict and the write", || team.results("alice").len() == 2);
+    assert_eq!(team.member("alice")["gate"], "closed");
+    let told = team.results("alice");
+    assert!(told[0]["content"].as_str().unwrap().contains("submit the plan again"), "{told:?}");
+    assert_eq!(is_error(&told), [true; 2], "{told:?}");
+    nothing_changed(&team);
+}
+
+#[test]
 fn a_fresh_spawn_expires_the_plan_of_the_incarnation_before() {
     let team = Team::started();
     team.teamctl(["spawn", "alice", "--plan", "--restart", "never", "--prompt", "/plan_approval Old"]).ok();

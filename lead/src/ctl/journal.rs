@@ -44,12 +44,16 @@ pub(crate) struct TakenOver {
     pub(crate) adopted: Vec<Name>,
     /// The workers that had ended meanwhile.
     pub(crate) ended: Vec<Name>,
+    /// The workers of which neither is recorded yet.
+    pub(crate) unrecorded: Vec<Name>,
     /// The requests that were pending, and expired because their teammate had ended.
     pub(crate) expired: Vec<RequestId>,
     /// The requests that are still pending.
     pub(crate) pending: Vec<RequestId>,
     /// How long the torn end of the journal was that it set aside, which the journal itself does not tell.
     pub(crate) torn: Option<usize>,
+    /// What became of a roster that was none, which the journal does not tell either.
+    pub(crate) roster: Option<String>,
 }
 
 /// Returns what the last daemon that started found.
@@ -71,15 +75,19 @@ fn taken_over_since(dir: &TeamDir, since: Since) -> Result<Option<TakenOver>, Co
         Record::Team(record) if record.event == TeamEvent::Started => {
             started = true;
             let alive = team.members.iter().filter(|(_, state)| !state.record.phase.is_ended());
-            found = TakenOver { ended: alive.map(|(name, _)| name.clone()).collect(), ..Default::default() };
+            let unrecorded = alive.map(|(name, _)| name.clone()).collect();
+            found = TakenOver { unrecorded, ..Default::default() };
             let pending = |name: &Name| {
                 team.pending_of(name).map(|it| (name.clone(), it.request_id.clone())).collect::<Vec<_>>()
             };
-            open = found.ended.iter().flat_map(pending).collect();
+            open = found.unrecorded.iter().flat_map(pending).collect();
         }
-        Record::Member(record) if record.event == MemberEvent::Adopted => {
-            found.ended.retain(|name| *name != record.member.name);
-            found.adopted.push(record.member.name.clone());
+        Record::Member(record) if matches!(record.event, MemberEvent::Adopted | MemberEvent::Exited) => {
+            let of_it = found.unrecorded.extract_if(.., |name| *name == record.member.name);
+            match record.event {
+                MemberEvent::Adopted => found.adopted.extend(of_it),
+                _ => found.ended.extend(of_it),
+            }
         }
         _ => {}
     })?;
@@ -105,6 +113,9 @@ impl std::fmt::Display for TakenOver {
         let parts = [
             (!self.adopted.is_empty()).then(|| format!("adopted {}", list(&self.adopted))),
             (!self.ended.is_empty()).then(|| format!("ended meanwhile: {}", list(&self.ended))),
+            (!self.unrecorded.is_empty()).then(|| {
+                format!("not recorded yet: {} (`teamctl log teamd` says why)", list(&self.unrecorded))
+            }),
             (expired > 0)
                 .then(|| format!("{expired} {} expired with that", plural(expired, "request", "requests"))),
             (pending > 0).then(|| {
@@ -114,6 +125,7 @@ impl std::fmt::Display for TakenOver {
             self.torn.map(|length| {
                 format!("the torn end of journal.jsonl ({length} bytes) is kept in journal.torn")
             }),
+            self.roster.clone(),
         ];
         f.write_str(&parts.into_iter().flatten().collect::<Vec<_>>().join("; "))
     }
@@ -164,5 +176,23 @@ mod tests {
         teamd_shared::fs::replace(&dir, &TeamPath::journal(), journal.concat().as_bytes()).unwrap();
         let ended = [1, 2, 3].map(|pid| ended_in_order(&dir, &identity(pid)).unwrap());
         assert_eq!(ended, [false, true, false]);
+    }
+
+    #[test]
+    fn only_a_recorded_end_is_told() {
+        let scratch = tempfile::tempdir().unwrap();
+        let dir = TeamDir::create(&scratch.path().join(".team")).unwrap();
+        let started = |seq: u64| {
+            json!({"seq": seq, "at": 1.0, "done": 0, "record": "team", "event": "started", "team_name": "t",
+                "daemon": null})
+            .to_string()
+                + "\n"
+        };
+        let spawned = crate::ctl::requests::tests::spawned(2, "alice");
+        let journal = [started(1), spawned, started(3)].concat();
+        teamd_shared::fs::replace(&dir, &TeamPath::journal(), journal.as_bytes()).unwrap();
+        let found = taken_over(&dir).unwrap();
+        assert_eq!((found.ended.len(), found.unrecorded.len()), (0, 1));
+        assert!(found.to_string().starts_with("not recorded yet: alice"), "{found}");
     }
 }

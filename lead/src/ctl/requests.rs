@@ -99,6 +99,15 @@ pub(crate) mod tests {
     use super::*;
     use serde_json::json;
 
+    /// One line of a journal that spawns a member.
+    pub(crate) fn spawned(seq: u64, name: &str) -> String {
+        let line = json!({"seq": seq, "at": 1.0, "done": 0, "record": "member", "event": "spawned", "name": name, "role": "",
+            "model": "script", "workspace": "/w", "plan": false, "approve_by": "person", "restart": "never",
+            "incarnation": 1, "conversation": 1, "begins_at": {"offset": 0, "tail": "cbf29ce484222325"},
+            "phase": "running", "gate": "open", "ending": null, "exit": null, "spawned_at": 1.0, "updated_at": 1.0});
+        format!("{line}\n")
+    }
+
     /// One line of a journal that asks a request.
     pub(crate) fn asked(seq: u64, id: &str, kind: &str) -> String {
         let (from, to) = if kind == "shutdown" { ("lead", "alice") } else { ("alice", "lead") };

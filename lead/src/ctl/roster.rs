@@ -13,6 +13,7 @@ use teamd_shared::transcript;
 use teamd_shared::watch::SLOW_TICK;
 
 use crate::client::is_locked;
+use crate::ctl::journal;
 use crate::error::CommandError;
 use crate::exit_code::ExitCode;
 
@@ -42,13 +43,27 @@ pub(crate) fn load_one(dir: &TeamDir, name: &Name) -> Result<Roster, CommandErro
 type Loading<'a> = &'a dyn Fn(&TeamDir) -> Result<Option<Roster>, ConfigError>;
 
 fn load_by(dir: &TeamDir, loading: Loading<'_>) -> Result<Roster, CommandError> {
-    let mut roster = load_or_wait(dir, loading)?.unwrap_or_default();
+    let found = load_or_wait(dir, loading)?;
+    if found.is_none() && !journal::fold(dir)?.members.is_empty() {
+        let message = "config.json is missing, and journal.jsonl has teammates";
+        return Err(CommandError::new(ExitCode::Failed, message).hint(
+            "`teamd start` writes it again; `teamctl doctor --fix` does so without starting the daemon",
+        ));
+    }
+    let mut roster = found.unwrap_or_default();
     // The roster of a copied team directory names the processes of the original.
     if roster.daemon.as_ref().is_some_and(|daemon| daemon.is_of_another(dir)) {
         roster.members.iter_mut().for_each(|member| (member.pid, member.start_ticks) = (None, None));
         roster.daemon = None;
-    } else if daemon_pid(&roster).is_some() && !is_locked(dir) {
-        roster.daemon = None;
+    }
+    // The lock tells whether a daemon runs. It may be one that could not write the roster yet: the journal names it.
+    match (daemon_pid(&roster), is_locked(dir)) {
+        (Some(_), false) => roster.daemon = None,
+        (None, true) => {
+            let named = journal::fold(dir).ok().and_then(|team| team.daemon);
+            roster.daemon = named.filter(|daemon| !daemon.is_of_another(dir)).or(roster.daemon);
+        }
+        _ => {}
     }
     Ok(roster)
 }

@@ -45,7 +45,8 @@ pub(super) fn from_file(path: &Path) -> Result<String, CommandError> {
 /// [`ExitCode::Usage`] if the text is blank.
 pub(super) fn not_blank(text: String, what: &str) -> Result<String, CommandError> {
     if text.trim().is_empty() {
-        return Err(CommandError::new(ExitCode::Usage, format!("the {what} is empty")));
+        return Err(CommandError::new(ExitCode::Usage, format!("the {what} is empty"))
+            .hint("write the text in quotes, or write `-` and pipe the text to the command"));
     }
     Ok(text)
 }
@@ -101,7 +102,8 @@ mod tests {
     fn text_loses_its_last_line_end() {
         assert_eq!(read("stdin", &b"a\n b\r\n"[..]).unwrap(), "a\n b");
         assert_eq!(read("stdin", &b""[..]).unwrap(), "");
-        assert_eq!(not_blank(" \n".to_owned(), "message").unwrap_err().code(), ExitCode::Usage);
+        let error = not_blank(" \n".to_owned(), "message").unwrap_err();
+        assert_eq!((error.code(), error.next_step().is_some()), (ExitCode::Usage, true));
     }
 
     #[test]

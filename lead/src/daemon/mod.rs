@@ -26,4 +26,4 @@ use io::signals;
 
 pub(crate) use at_rest::at_rest;
 pub(crate) use confinement::Confinement;
-pub(crate) use start::{StartOptions, Started, serve, start};
+pub(crate) use start::{SetAside, StartOptions, Started, serve, start};

@@ -34,18 +34,19 @@ use super::io::signals::{self, Signals};
 use super::io::socket::Socket;
 use super::io::workers::Supervisor;
 use super::reconcile::reconcile;
+use super::start::SetAside;
 use crate::error::CommandError;
 use crate::exit_code::ExitCode;
 use crate::programs::Program;
 
 /// Runs the daemon under a lock that is held already, until every worker is gone. `ready` is called once it
-/// answers on its control socket, with the length of what was torn of the journal.
+/// answers on its control socket, with what it has set aside.
 pub(super) fn serve(
     dir: &Path,
     lock: TeamLock,
     settings: Settings,
     how: (&Confinement, Program),
-    ready: impl FnOnce(Option<usize>) -> Result<(), CommandError>,
+    ready: impl FnOnce(SetAside) -> Result<(), CommandError>,
 ) -> Result<(), CommandError> {
     deny_tracing();
     adopt_orphans();
@@ -62,8 +63,8 @@ pub(super) fn serve(
         .build();
     let runtime = runtime.map_err(|e| CommandError::refused("cannot start its runtime", &e))?;
     let ended = runtime.block_on(async {
-        let (mut daemon, mut sources, torn) = begin(Arc::clone(&dir), settings, how)?;
-        ready(torn)?;
+        let (mut daemon, mut sources, aside) = begin(Arc::clone(&dir), settings, how)?;
+        ready(aside)?;
         notify(&[sd_notify::NotifyState::Ready, sd_notify::NotifyState::Status("supervising")]);
         daemon.run(&mut sources).await;
         end(daemon, sources, &dir).await
@@ -77,12 +78,12 @@ pub(super) fn serve(
 }
 
 /// Reads the journal, adopts or reaps the workers, does again what is not done, writes the roster, and listens: in this
-/// order. Returns with the daemon how long the end of the journal was that was torn, and set aside.
+/// order. Returns with the daemon what it has set aside.
 fn begin(
     dir: Arc<TeamDir>,
     settings: Settings,
     (confinement, worker): (&Confinement, Program),
-) -> Result<(EventLoop, Sources, Option<usize>), CommandError> {
+) -> Result<(EventLoop, Sources, SetAside), CommandError> {
     let signals = Signals::catch()?;
     refuse_linked_copy(&dir)?;
     let (journal, team, torn) = Journal::open(&dir)?;
@@ -91,7 +92,7 @@ fn begin(
             "the last line of the journal was torn: {length} bytes were set aside in journal.torn"
         );
     }
-    let before = earlier_roster(&dir, &team)?;
+    let (before, roster) = earlier_roster(&dir, &team)?;
     write_gitignore(&dir)?;
     let (inputs_sender, inputs) = mpsc::channel(ROOM);
     let (exited_sender, exited) = mpsc::unbounded_channel();
@@ -132,7 +133,7 @@ fn begin(
     let (version, path, pid) = (env!("CARGO_PKG_VERSION"), dir.root().display(), std::process::id());
     tracing::info!("teamd {version} runs for {path} (pid {pid})");
     let sources = Sources { inputs, exited, empty, inboxes, names, signals, socket };
-    Ok((daemon, sources, torn))
+    Ok((daemon, sources, SetAside { torn, roster }))
 }
 
 /// Answers the last commands, stops listening, and takes the socket away while the lock is held. Returns which program
@@ -208,24 +209,22 @@ fn refuse_if_over(daemon: &EventLoop) -> Result<(), CommandError> {
         .hint("look at the permissions and the free space of the disk"))
 }
 
-/// Returns the roster that an earlier daemon of this team wrote. What is none is moved aside.
-fn earlier_roster(dir: &TeamDir, team: &Team) -> Result<Option<Roster>, CommandError> {
-    match RosterFile::find(dir)? {
-        OnDisk::Nothing => Ok(None),
-        OnDisk::Roster(roster) if team.seq > 0 || roster.members.is_empty() => Ok(Some(roster)),
+/// Returns the roster that an earlier daemon of this team wrote. What is none is moved aside: then returns what to tell.
+fn earlier_roster(dir: &TeamDir, team: &Team) -> Result<(Option<Roster>, Option<String>), CommandError> {
+    let (why, what, next) = match RosterFile::find(dir)? {
+        OnDisk::Nothing => return Ok((None, None)),
+        OnDisk::Roster(roster) if team.seq > 0 || roster.members.is_empty() => {
+            return Ok((Some(roster), None));
+        }
         OnDisk::Roster(_) => {
-            let aside = set_aside(dir, REPLACED, clock::wall())?;
-            tracing::warn!(
-                "there is no journal, and config.json has members: it was kept as {aside}, and the team begins anew"
-            );
-            Ok(None)
+            (REPLACED, "there is no journal, and config.json has members", "the team begins anew")
         }
-        OnDisk::Unreadable => {
-            let aside = set_aside(dir, UNREADABLE, clock::wall())?;
-            tracing::warn!("config.json could not be read: it was kept as {aside} and is written anew");
-            Ok(None)
-        }
-    }
+        OnDisk::Unreadable => (UNREADABLE, "config.json could not be read", "it is written anew"),
+    };
+    let aside = set_aside(dir, why, clock::wall())?;
+    let told = format!("{what}: it is kept as {aside}, and {next}");
+    tracing::warn!("{told}");
+    Ok((None, Some(told)))
 }
 
 fn write_gitignore(dir: &TeamDir) -> Result<(), CommandError> {

@@ -52,8 +52,17 @@ pub(crate) struct StartOptions {
     pub(crate) settings: Settings,
 }
 
+/// What a starting daemon has set aside, which the journal does not tell.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct SetAside {
+    /// The length of the torn end of the journal.
+    pub(crate) torn: Option<usize>,
+    /// What became of a roster that was none.
+    pub(crate) roster: Option<String>,
+}
+
 /// A daemon that answers.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Started {
     /// Its process id.
     pub(crate) pid: u32,
@@ -61,14 +70,14 @@ pub(crate) struct Started {
     pub(crate) already_running: bool,
     /// Whether the one that ran before became this program.
     pub(crate) replaced: bool,
-    /// How long the end of the journal was that was torn, and set aside at this start.
-    pub(crate) torn: Option<usize>,
+    /// What it has set aside at this start.
+    pub(crate) aside: SetAside,
 }
 
 /// What the daemon says to the command that starts it.
 #[derive(Debug, Serialize, Deserialize)]
 enum Readiness {
-    Ready { pid: u32, torn: Option<usize> },
+    Ready { pid: u32, aside: SetAside },
     Failed { message: String, hint: Option<String> },
 }
 
@@ -109,7 +118,7 @@ pub(crate) fn start(options: StartOptions) -> Result<Started, CommandError> {
     dir.furnish()?;
     let taken = lock_or_running(&dir)?;
     if let (Err(started), false) = (&taken, options.replace) {
-        return Ok(*started);
+        return Ok(started.clone());
     }
     let (worker, layers) = found.map_or_else(|| look(&options), Ok)?;
     let confinement = confinement::judge(layers, &dir, options.allow_weak_sandbox)?;
@@ -126,7 +135,12 @@ pub(crate) fn start(options: StartOptions) -> Result<Started, CommandError> {
     }
     logging::to_stderr();
     run::serve(dir.root(), lock, options.settings, (&confinement, worker), |_| Ok(()))?;
-    Ok(Started { pid: std::process::id(), already_running: false, replaced: false, torn: None })
+    Ok(Started {
+        pid: std::process::id(),
+        already_running: false,
+        replaced: false,
+        aside: SetAside::default(),
+    })
 }
 
 /// Opens the worker's program, and has it find out which layers work.
@@ -167,7 +181,12 @@ fn lock_or_running(dir: &TeamDir) -> Result<Result<TeamLock, Started>, CommandEr
             }
             let stopping = match ping(dir).await {
                 Some((pid, false)) => {
-                    return Ok(Err(Started { pid, already_running: true, replaced: false, torn: None }));
+                    return Ok(Err(Started {
+                        pid,
+                        already_running: true,
+                        replaced: false,
+                        aside: SetAside::default(),
+                    }));
                 }
                 // It ends, or a teammate rejects the shutdown and it stays: either is waited for.
                 Some((pid, true)) => Some(pid),
@@ -252,8 +271,8 @@ fn detach(
             .map_err(|e| CommandError::refused("cannot hear from the daemon", &e))?;
     }
     match serde_json::from_str(&said) {
-        Ok(Readiness::Ready { pid, torn }) => {
-            Ok(Started { pid, already_running: false, replaced: false, torn })
+        Ok(Readiness::Ready { pid, aside }) => {
+            Ok(Started { pid, already_running: false, replaced: false, aside })
         }
         Ok(Readiness::Failed { message, hint }) => {
             let error = CommandError::new(ExitCode::Failed, message);
@@ -274,7 +293,7 @@ fn detach(
 pub(crate) fn serve(dir: &Path, (confinement, worker): (&Confinement, i32), handed_over: bool) -> ExitCode {
     // The start command does not listen where the daemon before wrote its log: the socket tells that it answers.
     let say = |readiness: &Readiness| if handed_over { Ok(()) } else { say(readiness) };
-    let ready = |torn| say(&Readiness::Ready { pid: std::process::id(), torn });
+    let ready = |aside| say(&Readiness::Ready { pid: std::process::id(), aside });
     let ended = become_daemon(worker).and_then(|(lock, worker)| {
         run::serve(dir, lock, Settings::from_env()?, (confinement, worker), ready)
     });

@@ -165,7 +165,7 @@ impl Team {
                 self.daemon.clone_from(&record.daemon);
                 self.stopping = match record.event {
                     TeamEvent::Stopping => true,
-                    TeamEvent::Read | TeamEvent::ModesRestored => self.stopping,
+                    TeamEvent::Read | TeamEvent::Restored => self.stopping,
                     TeamEvent::Started | TeamEvent::Staying | TeamEvent::Stopped => false,
                 };
             }

@@ -88,7 +88,7 @@ impl Incarnations<'_> {
                 }
                 self.stopping = match record.event {
                     TeamEvent::Stopping => true,
-                    TeamEvent::Read | TeamEvent::ModesRestored => self.stopping,
+                    TeamEvent::Read | TeamEvent::Restored => self.stopping,
                     TeamEvent::Started | TeamEvent::Staying | TeamEvent::Stopped => false,
                 };
                 Ok(())

@@ -186,7 +186,7 @@ impl<T: Tools> Session<T> {
     /// Tells the model what became of its plan; the calls behind one that was not approved are refused.
     pub(crate) fn resolve(&mut self, verdict: &PlanOutcome) -> Result<(), TranscriptError> {
         self.stop_submitting_plan();
-        self.end_call(plan::result_of(verdict))?;
+        self.end_call(plan::result_of(verdict, self.dispatcher.state.directed_gate()))?;
         match verdict {
             Ok((Status::Approved, _)) => Ok(()),
             _ => self.end_calls(plan::BEHIND_A_REJECTED),

@@ -1,6 +1,7 @@
 //! A plan on its way to the lead, and what its author is told of it, pure.
 
 use teamd_shared::id::RequestId;
+use teamd_shared::member::Gate;
 use teamd_shared::request::Status;
 use uuid::Uuid;
 
@@ -61,10 +62,15 @@ impl Submission {
     }
 }
 
-/// Returns what the author of a plan is told.
-pub(crate) fn result_of(verdict: &PlanOutcome) -> Outcome {
+/// Returns what the author of a plan is told. `gate`: as the daemon's last directive has it. It can be closed behind an approval:
+/// a plan was asked for since, or the incarnation that was approved has ended for good.
+pub(crate) fn result_of(verdict: &PlanOutcome, gate: Gate) -> Outcome {
     match verdict {
-        Ok((Status::Approved, feedback)) => Outcome::ok(with("approved", feedback)),
+        Ok((Status::Approved, feedback)) if gate == Gate::Open => Outcome::ok(with("approved", feedback)),
+        Ok((Status::Approved, feedback)) => Outcome::error(with(
+            "approved, but the gate has been closed again since: submit the plan again",
+            feedback,
+        )),
         Ok((status, feedback)) => {
             let next = match status {
                 Status::Rejected => "rejected; the gate stays closed: submit a revised plan",
@@ -132,12 +138,14 @@ mod tests {
 
     #[test]
     fn only_an_approval_is_no_error_and_feedback_is_passed_on() {
-        let decided = |status, feedback: &str| result_of(&Ok((status, feedback.to_owned())));
+        let decided = |status, feedback: &str| result_of(&Ok((status, feedback.to_owned())), Gate::Open);
         let approved = decided(Status::Approved, "mind the tests");
         assert_eq!((approved.content.as_str(), approved.is_error), ("approved\nmind the tests", false));
         assert!(decided(Status::Rejected, "too risky").is_error);
         assert!(decided(Status::Rejected, "too risky").content.ends_with("\ntoo risky"));
         assert!(decided(Status::Expired, " ").content.starts_with("expired"));
-        assert!(result_of(&Err("no".to_owned())).is_error);
+        assert!(result_of(&Err("no".to_owned()), Gate::Open).is_error);
+        let outdated = result_of(&Ok((Status::Approved, String::new())), Gate::Closed);
+        assert!(outdated.is_error && outdated.content.ends_with("submit the plan again"), "{outdated:?}");
     }
 }

@@ -200,12 +200,12 @@ impl State {
     /// Returns whether the worker may change anything: the directive says so, no plan of its own is unanswered, and none was
     /// asked for by a daemon that cannot say so any more.
     pub(crate) fn gate(&self) -> Gate {
-        let outdated = self.away && self.plan_wanted;
-        if outdated || matches!(self.work.at, At::PendingPlan(_)) {
-            Gate::Closed
-        } else {
-            self.directive.gate
-        }
+        if matches!(self.work.at, At::PendingPlan(_)) { Gate::Closed } else { self.directed_gate() }
+    }
+
+    /// Returns the gate but for a plan of its own that is unanswered.
+    pub(crate) fn directed_gate(&self) -> Gate {
+        if self.away && self.plan_wanted { Gate::Closed } else { self.directive.gate }
     }
 
     /// Returns the shutdown that the model may answer.

@@ -35,7 +35,7 @@ fn team(record: &TeamRecord) -> String {
         TeamEvent::Staying => "the daemon stays: a teammate rejected the shutdown".to_owned(),
         TeamEvent::Stopped => "the daemon ended".to_owned(),
         TeamEvent::Read => "the daemon read lines of the lead's inbox".to_owned(),
-        TeamEvent::ModesRestored => "modes of the team directory were put back".to_owned(),
+        TeamEvent::Restored => "the daemon put files of the team back, or their modes".to_owned(),
     }
 }
 

@@ -65,16 +65,15 @@ pub(crate) fn decide(view: &View<'_>, event: &Event, ids: &mut dyn Ids) -> Decis
             let record = TeamRecord { rejected: rejected.clone(), tell, ..view.team_record(TeamEvent::Read) };
             Decision::default().record(Record::Team(record))
         }
-        Event::ModesRestored { restored } => {
+        Event::Restored { what } => {
             let running: Vec<&str> = view.alive().map(|member| member.name.as_str()).collect();
             let content = format!(
-                "another process had changed modes in the team directory, and the daemon has put them back: {}. Without \
-                 namespaces a command of a teammate can do that (running: {}), and so can every program of this user.",
-                restored.join(", "),
+                "another process had changed the files of the team: {what}. Without namespaces a command of a teammate can do \
+                 that (running: {}), and so can every program of this user.",
                 running.join(", ")
             );
             let tell = vec![Notice { to: Name::lead(), id: ids.message() }];
-            let record = view.team_record(TeamEvent::ModesRestored);
+            let record = view.team_record(TeamEvent::Restored);
             Decision::default().record(Record::Team(TeamRecord { content: Some(content), tell, ..record }))
         }
         Event::Pong { incarnation, .. } => view.pong(incarnation, ids),

@@ -95,8 +95,8 @@ pub(crate) enum Event {
     Ended { incarnation: Incarnation, ended: Ended },
     /// The lead's inbox was read up to this position; these lines were no messages.
     LeadRead { position: Position, rejected: Vec<RejectedLine> },
-    /// Modes of the team directory were put back.
-    ModesRestored { restored: Vec<String> },
+    /// Modes of the team directory, or the journal, were put back: what to tell.
+    Restored { what: String },
     /// A worker answers a question of the watchdog, or says that it can be asked (0).
     Pong { incarnation: Incarnation, number: u64 },
     /// A worker that should answer has not done so for the watchdog period, or longer.
@@ -130,7 +130,7 @@ impl Event {
             Self::Command(..)
             | Self::Spawn(..)
             | Self::LeadRead { .. }
-            | Self::ModesRestored { .. }
+            | Self::Restored { .. }
             | Self::Deadline
             | Self::Terminate => None,
         }

@@ -35,27 +35,35 @@ impl EventLoop {
     }
 
     /// Looks whether the journal, the roster and the socket stand at their paths with their modes, and restores them.
-    pub(super) fn look_after_files(&mut self, sources: &mut Sources) -> Option<Event> {
+    pub(super) fn look_after_files(&mut self, sources: &mut Sources) -> Vec<Event> {
         // Whatever it was, everything is looked at.
         drop(sources.names.as_ref().map(Watch::take));
         let dir = Arc::clone(&self.owned.dir);
         if is_deleted(&dir) {
             self.dispatcher.end = Some(End::Failed("the team directory was deleted".to_owned()));
-            return None;
+            return Vec::new();
         }
-        let restored = self.restore_modes();
-        self.restore_journal_and_roster();
+        let restored = self.restore_modes().into_iter().chain(self.restore_journal()).collect();
+        self.restore_roster();
         sources.socket.look_after(&dir, &self.owned.inputs);
         restored
     }
 
-    /// Puts journal and roster back where another process has deleted or replaced them.
-    fn restore_journal_and_roster(&mut self) {
+    /// Puts the journal back where another process has deleted, replaced or cut it.
+    fn restore_journal(&mut self) -> Option<Event> {
         let wall = self.now().wall;
-        match self.owned.journal.look_after(&self.owned.dir, wall) {
-            Ok(told) => told.into_iter().for_each(|told| tracing::warn!("{told}")),
-            Err(error) => tracing::error!("journal.jsonl is not where it belongs (tried again): {error}"),
-        }
+        let told = self.owned.journal.look_after(&self.owned.dir, &self.dispatcher.team, wall);
+        let told = told.unwrap_or_else(|error| {
+            tracing::error!("journal.jsonl is not where it belongs (tried again): {error}");
+            None
+        })?;
+        tracing::warn!("{told}");
+        Some(Event::Restored { what: told })
+    }
+
+    /// Puts the roster back where another process has deleted or replaced it.
+    fn restore_roster(&mut self) {
+        let wall = self.now().wall;
         match self.owned.roster.look_after(&self.owned.dir, wall) {
             Ok(None) => {}
             Ok(Some(told)) => {
@@ -78,14 +86,15 @@ impl EventLoop {
         if restored.is_empty() {
             return None;
         }
-        tracing::warn!("modes in the team directory were put back: {}", restored.join(", "));
+        let what = format!("modes in the team directory were put back: {}", restored.join(", "));
+        tracing::warn!("{what}");
         // A command that changes them again and again fills neither the journal nor an inbox.
         let told = &mut self.modes_told;
         if told.is_some_and(|told| told.elapsed() < MODES_TOLD_EVERY) {
             return None;
         }
         *told = Some(Instant::now());
-        Some(Event::ModesRestored { restored })
+        Some(Event::Restored { what })
     }
 }
 

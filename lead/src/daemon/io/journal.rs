@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use rustix::fs::OFlags;
 use teamd_shared::fs::{AppendLog, AppendLogError, replace_synced};
 use teamd_shared::journal::reader::{self, JournalError, Since, load};
-use teamd_shared::journal::{Line, Record, Team, TeamEvent, read_lines};
+use teamd_shared::journal::{Line, Record, Team, TeamEvent, VERSION, read_lines};
 use teamd_shared::message::to_json_line;
 use teamd_shared::mutant;
 use teamd_shared::team_dir::{DirError, TeamDir, TeamPath};
@@ -30,28 +30,45 @@ impl Journal {
         Ok((Self { log: opened.log }, team, opened.torn.map(|tail| tail.len())))
     }
 
-    /// Looks whether the path still names this file. If another process deleted or replaced it, what stands there is moved
-    /// aside, and the same lines are written to the path again. Returns what to tell.
+    /// Looks whether the path still names this file, and whether the daemon's lines still stand in it. If another process has
+    /// changed that, what stands at the path is moved aside, and the same lines are written there again; a snapshot instead, if
+    /// the lines are lost. Returns what to tell.
     ///
     /// # Errors
-    /// [`JournalError`] if the system refuses; the lines then stand where no program can read them.
-    pub(crate) fn look_after(&mut self, dir: &TeamDir, wall: f64) -> Result<Option<String>, JournalError> {
+    /// [`JournalError`] if the system refuses; the journal then stands where no program can read it.
+    pub(crate) fn look_after(
+        &mut self,
+        dir: &TeamDir,
+        team: &Team,
+        wall: f64,
+    ) -> Result<Option<String>, JournalError> {
         let at = TeamPath::journal();
         let ours = self.log.file().metadata()?;
-        let found = dir.identity(&at)?;
-        if found == Some((ours.dev(), ours.ino())) {
+        let (found, whole) = (dir.identity(&at)?, self.log.is_whole()?);
+        let named = found == Some((ours.dev(), ours.ino()));
+        if named && whole {
             return Ok(None);
         }
-        let lines = self.log.read_all()?;
+        let (lines, back) = match whole {
+            true => (self.log.read_all()?, "ours is back"),
+            // A decision that has no line yet: the next look writes the snapshot.
+            false => match snapshot_line(team, wall)? {
+                Some(line) => {
+                    (line, "it begins with a snapshot of the daemon's state; its earlier lines are lost")
+                }
+                None => return Ok(None),
+            },
+        };
         let told = if found.is_none() {
             replace_synced(dir, &at, &lines)?;
-            "journal.jsonl was deleted: it is written anew".to_owned()
+            format!("journal.jsonl was deleted: it is written anew, {back}")
         } else {
             // In one step: a kill in between must not leave the path without a journal.
             let aside = at.with_suffix(&format!(".replaced-{wall:.3}"));
             replace_synced(dir, &aside, &lines)?;
             dir.exchange(&aside, &at)?;
-            format!("journal.jsonl was replaced: what stood there was kept as {aside}, ours is back")
+            let what = if named { "cut or overwritten" } else { "replaced" };
+            format!("journal.jsonl was {what}: what stood there was kept as {aside}, {back}")
         };
         self.log = AppendLog::open(dir, &at, &TeamPath::journal_torn())?.log;
         // That the path names it must outlive a loss of power, too.
@@ -64,10 +81,13 @@ impl Journal {
         tracing::error!("cannot write the journal: {error}");
         let journal = match error {
             AppendLogError::Broken(error) => Err(format!("the disk cannot be trusted any more: {error}")),
-            AppendLogError::Write(_) => {
-                let bytes = self.log.read_all().map_err(JournalError::from);
-                bytes.and_then(|bytes| fold(&bytes)).map(Box::new).map_err(|error| error.to_string())
-            }
+            AppendLogError::Write(_) => match self.log.is_whole() {
+                Ok(false) => Err("another process has cut or overwritten journal.jsonl".to_owned()),
+                _ => {
+                    let bytes = self.log.read_all().map_err(JournalError::from);
+                    bytes.and_then(|bytes| fold(&bytes)).map(Box::new).map_err(|error| error.to_string())
+                }
+            },
         };
         NotWritten { why: error.to_string(), journal }
     }
@@ -82,12 +102,7 @@ impl Journal {
                 "another process has written into journal.jsonl: {length} bytes were set aside in journal.torn"
             );
         }
-        let mut bytes = Vec::new();
-        for line in lines {
-            let value = serde_json::to_value(line).map_err(|e| AppendLogError::Write(e.into()))?;
-            bytes.extend(to_json_line(&value));
-            bytes.push(b'\n');
-        }
+        let bytes = text_of(lines).map_err(|error| AppendLogError::Write(error.into()))?;
         self.log.append(&bytes)?;
         if mutant::is_on("journal-not-synced") {
             return Ok(());
@@ -96,6 +111,23 @@ impl Journal {
             .sync()
             .or_else(|error| if mutant::is_on("journal-sync-refused") { Ok(()) } else { Err(error) })
     }
+}
+
+/// Returns lines as they stand in the file.
+fn text_of(lines: &[Line]) -> serde_json::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    for line in lines {
+        bytes.extend(to_json_line(&serde_json::to_value(line)?));
+        bytes.push(b'\n');
+    }
+    Ok(bytes)
+}
+
+/// Returns a journal that begins with this state; none while a derived record still needs its line.
+fn snapshot_line(team: &Team, at: f64) -> io::Result<Option<Vec<u8>>> {
+    let Some(record) = team.snapshot() else { return Ok(None) };
+    let line = Line { seq: team.seq, at, version: Some(VERSION), done: team.done, lead: None, record };
+    Ok(Some(text_of(&[line])?))
 }
 
 /// Refuses a copy that is made of hard links (`cp -al`): it has its files in common with the team that it is a copy of, and

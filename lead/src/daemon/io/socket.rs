@@ -14,6 +14,8 @@ pub(crate) struct Socket {
     accepts: JoinHandle<()>,
     /// Its device and inode.
     identity: Option<(u64, u64)>,
+    /// Whether the pid stands in its file.
+    has_pid: bool,
 }
 
 impl Socket {
@@ -27,15 +29,13 @@ impl Socket {
         let identity = dir.identity(&TeamPath::socket())?;
         // From here on connections must be accepted: a client of a socket that is not served waits in vain.
         let accepts = tokio::spawn(accept(listener, inputs));
-        let pid = format!("{}\n", std::process::id());
-        if let Err(error) = teamd_shared::fs::replace(dir, &TeamPath::pid(), pid.as_bytes()) {
-            tracing::warn!("cannot write the pid for people: {error}");
-        }
-        Ok(Self { accepts, identity })
+        Ok(Self { accepts, identity, has_pid: write_pid(dir) })
     }
 
-    /// Makes the socket again if its path names nothing or another file: a socket from a backup leads nowhere either.
+    /// Makes the socket again if its path names nothing or another file: a socket from a backup leads nowhere either. Writes the
+    /// pid if that has failed.
     pub(crate) fn look_after(&mut self, dir: &TeamDir, inputs: &Inputs) {
+        self.has_pid = self.has_pid || write_pid(dir);
         let found = dir.identity(&TeamPath::socket());
         if !found.is_ok_and(|found| found.is_none() || found != self.identity) {
             return;
@@ -60,4 +60,17 @@ impl Socket {
             }
         }
     }
+}
+
+/// Writes the pid for people. If that fails, the pid of an earlier daemon does not stay.
+fn write_pid(dir: &TeamDir) -> bool {
+    let pid = format!("{}\n", std::process::id());
+    let written = teamd_shared::fs::replace(dir, &TeamPath::pid(), pid.as_bytes());
+    if let Err(error) = &written {
+        let removed = dir.remove(&TeamPath::pid());
+        tracing::warn!(
+            "cannot write the pid for people (tried again): {error}; the earlier one: {removed:?}"
+        );
+    }
+    written.is_ok()
 }

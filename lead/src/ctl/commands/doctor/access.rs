@@ -1,6 +1,6 @@
 //! The permissions in the team directory: everything is for its user alone, and nothing leads elsewhere.
 
-use teamd_shared::team_dir::{FOLDERS, FileKind, Found, WORKSPACE_LINK};
+use teamd_shared::team_dir::{DIR_MODE, FILE_MODE, FOLDERS, FileKind, Found, WORKSPACE_LINK};
 
 use super::finding::Severity::Problem;
 use super::finding::{Check, Fix};
@@ -12,10 +12,13 @@ pub(super) fn access(seen: &Seen, check: &mut Check) -> Option<String> {
         let next = "find out which program put it there, and move it out of the team directory";
         check.problem(error.to_string(), "what needs it fails", next);
     }
-    if let Ok(stat) = rustix::fs::fstat(&*seen.dir)
-        && stat.st_mode & 0o077 != 0
-    {
-        open(check, "the team directory", stat.st_mode, Fix::Close(None));
+    if let Ok(stat) = rustix::fs::fstat(&*seen.dir) {
+        if stat.st_mode & 0o077 != 0 {
+            open(check, "the team directory", stat.st_mode, Fix::Close(None));
+        }
+        if stat.st_mode & DIR_MODE != DIR_MODE {
+            closed(check, "the team directory", stat.st_mode, DIR_MODE);
+        }
     }
     let user = nix::unistd::geteuid().as_raw();
     seen.files.iter().for_each(|found| judge(check, found, user));
@@ -25,6 +28,13 @@ pub(super) fn access(seen: &Seen, check: &mut Check) -> Option<String> {
 fn open(check: &mut Check, what: &str, mode: u32, fix: Fix) {
     let what = format!("{what} has mode {:04o}: other users may use it", mode & 0o7777);
     check.fixable(Problem, what, "a user who can write there can command every teammate", fix);
+}
+
+/// What its own user cannot write fails for the programs of that user, too.
+fn closed(check: &mut Check, what: &str, mode: u32, made_with: u32) {
+    let what = format!("{what} has mode {:04o}: its own user cannot use it", mode & 0o7777);
+    let next = format!("`chmod {made_with:03o}` gives it the mode that it was made with");
+    check.problem(what, "messages cannot be appended, and records cannot be written", &next);
 }
 
 fn judge(check: &mut Check, found: &Found, user: u32) {
@@ -49,6 +59,10 @@ fn judge(check: &mut Check, found: &Found, user: u32) {
         check.problem(format!("{at} is not what belongs there"), FAILS, MOVE);
     } else if matches!(found.kind, FileKind::File | FileKind::Folder) && found.mode & 0o077 != 0 {
         open(check, &at.to_string(), found.mode, Fix::Close(Some(at.clone())));
+    } else if is_folder && found.mode & DIR_MODE != DIR_MODE {
+        closed(check, &at.to_string(), found.mode, DIR_MODE);
+    } else if at.folder() == Some("inbox") && belongs && found.mode & FILE_MODE != FILE_MODE {
+        closed(check, &at.to_string(), found.mode, FILE_MODE);
     } else if found.shared && found.kind == FileKind::File {
         let next = format!("`find / -inum {}` finds it", found.identity.1);
         check.note(
@@ -91,6 +105,9 @@ mod tests {
         let odd = said(Found { kind: FileKind::Other, ..usual.clone() });
         assert_eq!(odd, "journal.jsonl is not what belongs there");
         assert!(said(Found { shared: true, ..usual.clone() }).contains("hard link"));
+        let name = teamd_shared::name::Name::lead();
+        let closed = Found { at: TeamPath::inbox(&name), mode: 0o400, ..usual.clone() };
+        assert!(said(closed).contains("has mode 0400: its own user"));
         let socket = Found { at: TeamPath::socket(), kind: FileKind::Socket, mode: 0o755, ..usual };
         assert_eq!(said(socket), "");
     }

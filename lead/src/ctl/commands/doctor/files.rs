@@ -17,7 +17,12 @@ pub(super) fn inboxes(seen: &Seen, check: &mut Check) -> Option<String> {
         if let Some(bytes) = read(seen, check, &found.at) {
             let remarks = lint::messages::lint(&bytes);
             let newlines = |bytes: &[u8]| bytes.iter().filter(|&&byte| byte == b'\n').count();
-            let consumed = position(seen, &name).map_or(0, |it| usize::try_from(it.offset).unwrap_or(0));
+            // What is no message in the inbox of the lead is put into quarantine by the daemon.
+            let read = match name == Name::lead() {
+                true => seen.team().map(|team| team.lead),
+                false => position(seen, &name),
+            };
+            let consumed = read.map_or(0, |it| usize::try_from(it.offset).unwrap_or(0));
             let consumed = newlines(&bytes[..consumed.min(bytes.len())]);
             let unread = remarks.iter().filter(|it| is_error(it) && it.line > consumed).count();
             report(check, &found.at, &remarks, (Severity::Note, &format!("; {unread} still to be read")));

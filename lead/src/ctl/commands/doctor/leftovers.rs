@@ -22,6 +22,7 @@ pub(super) fn leftovers(seen: &Seen, check: &mut Check) -> Option<String> {
         check.note(what, "no program reads them again", "delete them when you have seen them");
     }
     cgroups(seen, check);
+    temporary_directories(seen, check);
     // In run/ workers write too.
     let at_work = seen.is_at_work();
     for found in seen.files.iter().filter(|_| !seen.locked) {
@@ -49,6 +50,24 @@ fn is_set_aside(found: &Found) -> bool {
     let torn = name.ends_with(".torn") && folder.is_none_or(|folder| folder == "transcript");
     let replaced = name.starts_with("config.json.") || name.starts_with("journal.jsonl.");
     torn || folder.is_none() && replaced && !name.ends_with(UNFINISHED)
+}
+
+/// Judges the temporary directories of this team's incarnations, as workers name them; that of a killed one stays until the
+/// next incarnation of the same name removes it.
+fn temporary_directories(seen: &Seen, check: &mut Check) {
+    let Ok(stat) = rustix::fs::fstat(&*seen.dir) else { return };
+    let begin = format!("teamd-{}-{:x}-{:x}-", nix::unistd::geteuid(), stat.st_dev, stat.st_ino);
+    let above = BTreeSet::from([PathBuf::from("/tmp"), std::env::temp_dir()]);
+    for entry in above.iter().filter_map(|it| it.read_dir().ok()).flatten().filter_map(Result::ok) {
+        let name = entry.file_name();
+        let rest = name.to_str().and_then(|name| name.strip_prefix(&begin));
+        let Some((member, _)) = rest.and_then(|rest| rest.rsplit_once('-')) else { continue };
+        if !seen.running().any(|it| it.name.as_str() == member) {
+            let path = entry.path();
+            let what = format!("the temporary directory {} is of no incarnation that runs", path.display());
+            check.note(what, "a worker that was killed had made it", &format!("`rm -r {}`", path.display()));
+        }
+    }
 }
 
 /// Judges the cgroups of this team that belong to no incarnation that runs.

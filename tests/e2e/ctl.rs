@@ -125,7 +125,7 @@ fn what_needs_a_daemon_says_so_where_none_runs() {
     team.shutdown("alice", &[], 0);
     team.teamd(["stop"]).ok();
     for command in [
-        &["spawn", "bob"][..],
+        &["spawn", "bob", "--no-start"][..],
         &["shutdown", "alice"],
         &["interrupt", "alice"],
         &["request-plan", "alice"],
@@ -137,9 +137,12 @@ fn what_needs_a_daemon_says_so_where_none_runs() {
         assert!([Some(6), Some(7)].contains(&run.code), "{command:?}: {run:?}");
         assert!(run.stderr.contains("error: ") && run.stderr.contains("hint: "), "{run:?}");
     }
-    assert_eq!(error(&team.teamctl(["--json", "spawn", "bob"]).exits(6))["code"], "not_running");
+    assert_eq!(
+        error(&team.teamctl(["--json", "spawn", "bob", "--no-start"]).exits(6))["code"],
+        "not_running"
+    );
     let nowhere = Team::new();
-    assert!(nowhere.teamctl(["spawn", "bob"]).exits(6).stderr.contains("teamd start"));
+    assert!(nowhere.teamctl(["spawn", "bob", "--no-start"]).exits(6).stderr.contains("teamd start"));
     // What only reads needs none.
     for command in
         [&["inbox"][..], &["events"], &["requests"], &["plans"], &["transcript", "alice"], &["log", "teamd"]]

@@ -4,6 +4,7 @@
 //! writes nothing but messages into inboxes (and `doctor --fix` what no daemon writes just now), and uses nothing of the
 //! daemon's own modules.
 
+mod auto_start;
 mod chat;
 mod commands;
 mod processes;
@@ -46,7 +47,9 @@ fn dispatch(command: Command, context: &Context, take_lock: TakeLock) -> Command
         // Spawn and shutdown need a valid team.toml; `--force` does not.
         Command::Spawn(_) => {
             // A team.toml beside an unregistered team directory is ignored, with its mistakes.
-            context.dir()?;
+            if !context.is_missing() {
+                context.dir()?;
+            }
             context.ask_for_trust()?;
         }
         Command::Shutdown(args) if !args.force => drop(context.team_file()?),

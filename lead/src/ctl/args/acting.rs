@@ -34,6 +34,9 @@ pub(crate) struct Spawn {
     /// How long to wait until it is ready
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
     pub(crate) timeout: Duration,
+    /// Do not start the daemon if none runs
+    #[arg(long)]
+    pub(crate) no_start: bool,
 }
 
 #[derive(Debug, Args)]
@@ -48,13 +51,13 @@ pub(crate) struct Shutdown {
     /// Reason, for the teammate's model to weigh
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     pub(crate) reason: String,
-    /// How long to wait [default: 120s, with --force 10s]
+    /// How long to wait; with --force the time until signals are sent, 0s for at once [default: 120s, with --force 10s]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) timeout: Option<Duration>,
     /// How long its model has to decide, before its runtime approves [default: 30s]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) decide_within: Option<Duration>,
-    /// After the timeout, terminate it (SIGTERM, then SIGKILL); with `--timeout 0s` immediately
+    /// End it even if it rejects: by SIGTERM, then SIGKILL, when the time of --timeout is over
     #[arg(long)]
     pub(crate) force: bool,
     /// Return when the request is recorded
@@ -120,6 +123,9 @@ pub(crate) struct Chat {
     /// Without a terminal: how long to wait for the end of the work [default: no limit]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) timeout: Option<Duration>,
+    /// Do not start the daemon if none runs
+    #[arg(long)]
+    pub(crate) no_start: bool,
 }
 
 #[derive(Debug, Args)]
@@ -137,7 +143,7 @@ pub(crate) struct Attach {
 
 #[derive(Debug, Args)]
 pub(crate) struct VerdictArgs {
-    /// Plan: its id, or the beginning of it
+    /// Plan: its id, or at least 4 characters of the beginning; at a terminal also the name of the teammate
     pub(crate) id: String,
     /// Feedback for the teammate; - reads it from stdin
     #[arg(

@@ -127,7 +127,7 @@ pub(crate) enum Command {
     ///
     /// The schema of a JSONL file describes one line. Without a name, prints all schemas as one object.
     Schema(Schema),
-    /// Print a completion script for a shell
+    /// Print what makes a shell complete commands, options, names and ids
     ///
     /// For bash: `teamctl completions bash > ~/.local/share/bash-completion/completions/teamctl`
     Completions(Completions),

@@ -6,7 +6,8 @@
 
 mod auto_start;
 mod chat;
-mod commands;
+pub(crate) mod commands;
+pub(crate) mod completion;
 mod processes;
 mod render;
 mod requests;
@@ -35,6 +36,9 @@ use crate::upkeep::TakeLock;
 
 /// Runs the program. `take_lock` takes the place of the daemon while none runs.
 pub(crate) fn run(take_lock: TakeLock) -> std::process::ExitCode {
+    if completion::answer::<Cli>() {
+        return std::process::ExitCode::SUCCESS;
+    }
     context::run(|cli: &Cli| cli.global.clone(), |cli, context| dispatch(cli.command, context, take_lock))
 }
 
@@ -79,6 +83,6 @@ fn dispatch(command: Command, context: &Context, take_lock: TakeLock) -> Command
         Command::Doctor(args) => commands::doctor::run(context, &args, take_lock),
         Command::Lint(args) => commands::lint::run(context, &args),
         Command::Schema(args) => commands::schema::run(context, &args),
-        Command::Completions(args) => commands::completions::run(context, &args),
+        Command::Completions(args) => commands::completions::run(context, &args, "teamctl"),
     }
 }

@@ -7,12 +7,13 @@ use clap::{Args, ValueHint};
 use teamd_shared::member::{MemberStatus, TermsPatch};
 use teamd_shared::name::Name;
 
+use super::super::completion::{names, plans};
 use super::value::{Mailbox, duration, mailbox, status, teammate};
 
 #[derive(Debug, Args)]
 pub(crate) struct Spawn {
     /// Its name: 1 to 32 of a-z, 0-9, _ and -
-    #[arg(value_parser = teammate)]
+    #[arg(value_parser = teammate, add = names())]
     pub(crate) name: Name,
     #[command(flatten)]
     pub(crate) terms: TermsPatch,
@@ -43,7 +44,7 @@ pub(crate) struct Spawn {
 pub(crate) struct Shutdown {
     /// Teammates to shut down
     #[arg(value_name = "NAME", required_unless_present = "all", conflicts_with = "all")]
-    #[arg(value_parser = Name::of_inbox)]
+    #[arg(value_parser = Name::of_inbox, add = names())]
     pub(crate) names: Vec<Name>,
     /// Shut down every teammate that runs; the lead agent stays
     #[arg(long)]
@@ -68,7 +69,7 @@ pub(crate) struct Shutdown {
 #[derive(Debug, Args)]
 pub(crate) struct Wait {
     /// The teammate
-    #[arg(value_parser = Name::of_inbox)]
+    #[arg(value_parser = Name::of_inbox, add = names())]
     pub(crate) name: Name,
     /// Status to wait for (comma-separated)
     #[arg(long = "for", value_name = "STATUS", required = true, value_delimiter = ',', value_parser = status())]
@@ -82,14 +83,14 @@ pub(crate) struct Wait {
 #[derive(Debug, Args)]
 pub(crate) struct Teammate {
     /// Teammate
-    #[arg(value_parser = Name::of_inbox)]
+    #[arg(value_parser = Name::of_inbox, add = names())]
     pub(crate) name: Name,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Send {
     /// Recipient: a teammate, `lead` or `user`
-    #[arg(value_parser = mailbox)]
+    #[arg(value_parser = mailbox, add = names())]
     pub(crate) name: Mailbox,
     /// Message; - reads it from stdin
     #[arg(allow_hyphen_values = true)]
@@ -131,7 +132,7 @@ pub(crate) struct Chat {
 #[derive(Debug, Args)]
 pub(crate) struct Attach {
     /// Teammate
-    #[arg(value_parser = Name::of_inbox)]
+    #[arg(value_parser = Name::of_inbox, add = names())]
     pub(crate) name: Name,
     /// Show the last N entries of the conversation first
     #[arg(long, value_name = "N", default_value_t = 10)]
@@ -144,6 +145,7 @@ pub(crate) struct Attach {
 #[derive(Debug, Args)]
 pub(crate) struct VerdictArgs {
     /// Plan: its id, or at least 4 characters of the beginning; at a terminal also the name of the teammate
+    #[arg(add = plans())]
     pub(crate) id: String,
     /// Feedback for the teammate; - reads it from stdin
     #[arg(
@@ -159,7 +161,7 @@ pub(crate) struct VerdictArgs {
 #[derive(Debug, Args)]
 pub(crate) struct RequestPlan {
     /// Teammate
-    #[arg(value_parser = Name::of_inbox)]
+    #[arg(value_parser = Name::of_inbox, add = names())]
     pub(crate) name: Name,
     /// Instructions for the plan; - reads them from stdin
     #[arg(default_value = "Submit a plan before you change anything else.", allow_hyphen_values = true)]

@@ -3,7 +3,8 @@
 //! The modules below have error enums of their own; here, at the edge, they become one shape for people
 //! (`error: …`, `hint: …`) and for programs (`{"error":{"code","message","hint"}}`). Nothing here prints.
 
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
+use std::path::Path;
 
 use serde_json::{Value, json};
 use teamd_shared::config::ConfigError;
@@ -16,12 +17,31 @@ use teamd_shared::team_file::TeamFileError;
 
 use crate::exit_code::ExitCode;
 
-/// The hint of an error without another one.
+/// The hint of an error without another one, and of a machine that is short of something.
 const LOOK_AT_MACHINE: &str =
     "check the free disk space and the limits (`df`, `ulimit -n`, `teamctl doctor`), then try again";
 
-/// The hint where a path cannot be created.
-pub(crate) const NO_PARENT: &str = "check the path: the directory above it must exist";
+/// Says what to do about an error of the system, by its kind: the one place that decides it. `path` is what it is about. None
+/// where the machine may be short of something, which [`CommandError::next_step`] says of every error without a hint.
+pub(crate) fn io_hint(error: &io::Error, path: Option<&Path>) -> Option<String> {
+    Some(match error.kind() {
+        ErrorKind::PermissionDenied => {
+            "check the owner and the mode of that path, and as which user you run".to_owned()
+        }
+        ErrorKind::ReadOnlyFilesystem => "that file system is mounted read-only: use another one".to_owned(),
+        ErrorKind::NotFound => match path.and_then(first_missing) {
+            Some(missing) => format!("{} does not exist: create it, or correct the path", missing.display()),
+            None => "check the path".to_owned(),
+        },
+        _ => return None,
+    })
+}
+
+/// Returns the first directory on the way to a path that does not exist.
+fn first_missing(path: &Path) -> Option<&Path> {
+    let above = path.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty());
+    above.take_while(|above| above.symlink_metadata().is_err()).last()
+}
 
 /// What a command returns.
 pub(crate) type CommandResult = Result<ExitCode, CommandError>;
@@ -43,8 +63,10 @@ impl CommandError {
     }
 
     /// Makes the error of what the system refuses.
-    pub(crate) fn refused(what: &str, error: &std::io::Error) -> Self {
-        Self::new(ExitCode::Failed, format!("{what}: {error}"))
+    pub(crate) fn refused(what: &str, error: &io::Error) -> Self {
+        io_hint(error, None)
+            .into_iter()
+            .fold(Self::new(ExitCode::Failed, format!("{what}: {error}")), Self::hint)
     }
 
     /// Adds what to do next; a second hint follows the first.
@@ -96,6 +118,15 @@ impl CommandError {
         }
         error
     }
+
+    /// Reads what [`CommandError::to_json`] has written in another program.
+    pub(crate) fn of_json(said: &Value) -> Option<Self> {
+        let error = &said["error"];
+        let (code, message) = (ExitCode::of_str(error["code"].as_str()?)?, error["message"].as_str()?);
+        let made = Self { hint: error["hint"].as_str().map(str::to_owned), ..Self::new(code, message) };
+        let texts = error["candidates"].as_array().into_iter().flatten();
+        Some(made.candidates(texts.filter_map(Value::as_str).map(str::to_owned).collect()))
+    }
 }
 
 impl From<JournalError> for CommandError {
@@ -129,21 +160,9 @@ impl From<DirError> for CommandError {
                 root.display()
             )),
             DirError::NotADirectory(_) => Some("`--team-dir DIR` names the team directory".to_owned()),
-            DirError::Io { source, .. } => io_hint(source.kind()).map(str::to_owned),
+            DirError::Io { source, path, .. } => io_hint(source, Some(path)),
         };
         hint.into_iter().fold(Self::new(code, error.to_string()), Self::hint)
-    }
-}
-
-/// Returns what to do about an error of the system that says more than that the machine is short of something.
-fn io_hint(kind: ErrorKind) -> Option<&'static str> {
-    match kind {
-        ErrorKind::PermissionDenied => {
-            Some("check the owner and the mode of that path, and as which user you run")
-        }
-        ErrorKind::ReadOnlyFilesystem => Some("that file system is mounted read-only"),
-        ErrorKind::NotFound => Some(NO_PARENT),
-        _ => None,
     }
 }
 
@@ -185,7 +204,10 @@ impl From<AppendError> for CommandError {
 
 impl From<SettingError> for CommandError {
     fn from(error: SettingError) -> Self {
-        let hint = format!("set {} to another value, or unset it", error.variable);
+        let hint = match error.value.is_empty() {
+            true => format!("set {}", error.variable),
+            false => format!("set {} to another value, or unset it", error.variable),
+        };
         Self::new(ExitCode::Usage, error.to_string()).hint(hint)
     }
 }
@@ -227,18 +249,29 @@ mod tests {
         let refused = DirError::Io {
             verb: "read",
             path: "config.json".into(),
-            source: std::io::Error::from_raw_os_error(24),
+            source: io::Error::from_raw_os_error(24),
         };
-        let denied = DirError::Io {
-            verb: "open",
-            path: ".team".into(),
-            source: std::io::Error::from_raw_os_error(13),
-        };
-        assert!(CommandError::from(denied).next_step().unwrap().contains("owner"));
         let error = CommandError::from(refused);
         assert!(error.next_step().unwrap().contains("ulimit"));
         assert!(error.to_json()["hint"].is_string());
         assert_eq!(error.hint("do this").next_step(), Some("do this"));
+    }
+
+    #[test]
+    fn the_hint_fits_the_kind_of_an_error_of_the_system() {
+        let hint = |number, path: &str| {
+            let (verb, source) = ("open", io::Error::from_raw_os_error(number));
+            let error = CommandError::from(DirError::Io { verb, path: path.into(), source });
+            error.next_step().unwrap().to_owned()
+        };
+        assert!(hint(13, "/x").contains("owner and the mode"));
+        assert!(hint(30, "/x").contains("read-only"));
+        let missing = hint(2, "/proc/self/typo/x/.team");
+        assert_eq!(missing, "/proc/self/typo does not exist: create it, or correct the path");
+        assert_eq!(hint(2, "/proc/self/typo"), "check the path");
+        for of_machine in [28, 24, 23, 122] {
+            assert!(hint(of_machine, "/x").contains("ulimit"), "{of_machine}");
+        }
     }
 
     #[test]

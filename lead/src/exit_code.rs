@@ -70,6 +70,11 @@ impl ExitCode {
         }
     }
 
+    /// Reads the `code` of a JSON error.
+    pub(crate) fn of_str(code: &str) -> Option<Self> {
+        RANKING.into_iter().find(|known| known.as_str() == code)
+    }
+
     /// Returns the highest-ranking of several codes; done if there is none.
     pub(crate) fn highest(codes: impl IntoIterator<Item = Self>) -> Self {
         let rank = |code: &Self| RANKING.iter().position(|ranked| ranked == code);

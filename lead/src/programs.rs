@@ -130,6 +130,14 @@ pub(crate) fn with_another_name<'a>(mut writable: impl Iterator<Item = &'a str>)
 pub(crate) const INSTALL_ELSEWHERE: &str =
     "install the programs elsewhere (`cargo install --path .`), and use those";
 
+/// Returns where the daemon's program is.
+///
+/// # Errors
+/// The system's error.
+pub(crate) fn teamd() -> io::Result<PathBuf> {
+    directory().map(|directory| directory.join("teamd"))
+}
+
 fn directory() -> io::Result<PathBuf> {
     let own = std::env::current_exe()?;
     Ok(own.parent().unwrap_or(Path::new("/")).to_owned())

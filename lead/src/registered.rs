@@ -1,12 +1,10 @@
 //! Only a team directory that the register knows is used: by commands, `teamd start` among them.
 
-use std::io::ErrorKind;
-
 use teamd_shared::register::Register;
 use teamd_shared::state::{StateDir, StateError};
 use teamd_shared::team_dir::TeamDir;
 
-use crate::error::{CommandError, NO_PARENT};
+use crate::error::CommandError;
 use crate::exit_code::ExitCode;
 
 /// Returns the register of this user.
@@ -44,9 +42,6 @@ impl From<StateError> for CommandError {
     fn from(error: StateError) -> Self {
         match error {
             StateError::Dir(error) => error.into(),
-            StateError::Io { ref source, .. } if source.kind() == ErrorKind::NotFound => {
-                Self::new(ExitCode::Failed, error.to_string()).hint(NO_PARENT)
-            }
             StateError::Io { .. } => Self::new(ExitCode::Failed, error.to_string()).hint(NO_STATE),
         }
     }

@@ -16,7 +16,9 @@ use teamd_shared::settings::Settings;
 use teamd_shared::team_dir::TeamDir;
 
 use crate::client::{CallError, Client, unexpected};
-use crate::ctl::args::{Global, duration};
+use crate::ctl::args::{Completions, Global, duration};
+use crate::ctl::commands::completions;
+use crate::ctl::completion;
 use crate::ctl::context::{self, Context, block_on};
 use crate::ctl::{clock, journal, roster};
 use crate::daemon;
@@ -45,6 +47,10 @@ enum TeamdCommand {
     /// Show whether the daemon is running
     Status,
     Trust(trust::Trust),
+    /// Print what makes a shell complete the options of `teamd`
+    ///
+    /// For bash: `teamd completions bash > ~/.local/share/bash-completion/completions/teamd`
+    Completions(Completions),
     /// Run as the daemon: `start` runs this
     #[command(hide = true)]
     Serve(Serve),
@@ -111,6 +117,9 @@ struct Stop {
 
 /// Runs the program.
 pub(crate) fn run() -> std::process::ExitCode {
+    if completion::answer::<TeamdCli>() {
+        return std::process::ExitCode::SUCCESS;
+    }
     context::run(global, |cli, context| dispatch(cli.command, context))
 }
 
@@ -130,6 +139,7 @@ fn dispatch(command: TeamdCommand, context: &Context) -> CommandResult {
         TeamdCommand::Stop(args) => stop(context, &args),
         TeamdCommand::Status => status(context),
         TeamdCommand::Trust(args) => trust::run(context, &args),
+        TeamdCommand::Completions(args) => completions::run(context, &args, "teamd"),
         TeamdCommand::Serve(Serve { sandbox_layers, weakness, worker, handed_over }) => {
             let confinement = daemon::Confinement { layers: sandbox_layers, weakness };
             Ok(daemon::serve(&context.path, (&confinement, worker), handed_over))

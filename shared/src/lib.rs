@@ -37,6 +37,7 @@ pub mod sandbox;
 pub mod schema;
 pub mod settings;
 pub mod state;
+pub mod suggest;
 pub mod team_dir;
 pub mod team_file;
 pub mod terms;

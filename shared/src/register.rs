@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::state::{StateDir, StateError, name_of};
-use crate::team_dir::TeamDir;
+use crate::team_dir::{DirError, TeamDir};
 
 /// The folder of the entries.
 const FOLDER: &str = "teams";
@@ -78,7 +78,7 @@ impl Register {
     /// # Errors
     /// [`StateError`] if the system refuses.
     pub fn make(&self, path: &Path) -> Result<(), StateError> {
-        let refused = |source| StateError::io("make", path)(source);
+        let refused = |source: io::Error| StateError::from(DirError::io("make", path)(source));
         let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {
             return Err(refused(io::ErrorKind::InvalidInput.into()));
         };
@@ -102,7 +102,7 @@ impl Register {
         // Onto an empty directory, too: what has made that may hold it open, and it is gone.
         if let Err(error) = std::fs::rename(new, path) {
             self.0.remove(FOLDER, &entry.name())?;
-            return Err(StateError::io("make", path)(error));
+            return Err(DirError::io("make", path)(error).into());
         }
         Ok(dir.sync_above()?)
     }

@@ -46,21 +46,33 @@ pub struct Settings {
     pub watchdog: Option<Duration>,
     /// `TEAM_CGROUP`: `auto` (default) gives each incarnation a cgroup where the daemon may make them; `off` never.
     pub cgroup: cgroup::Use,
+    /// `TEAM_AUTO_START`: whether `teamctl spawn` and `teamctl chat` start the daemon if none runs (default true).
+    pub auto_start: bool,
 }
 
 /// Model calls for one piece of work, where nothing says how many.
 pub const DEFAULT_TURNS: u32 = 50;
 
-/// A variable has a wrong value.
+/// A variable has a wrong value, or none where one is needed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{variable}={value:?} is not {expected}")]
+#[error("{}", self.text())]
 pub struct SettingError {
     /// The variable.
     pub variable: &'static str,
-    /// Its value.
+    /// Its value; empty if it is not set.
     pub value: String,
     /// What belongs there.
     pub expected: &'static str,
+}
+
+impl SettingError {
+    fn text(&self) -> String {
+        let Self { variable, value, expected } = self;
+        match value.is_empty() {
+            true => format!("{variable} is not set: {expected}"),
+            false => format!("{variable}={value:?} is not {expected}"),
+        }
+    }
 }
 
 /// Reads a variable that is set to something.
@@ -91,14 +103,14 @@ impl Default for Settings {
             restart_period: Duration::from_secs(60),
             watchdog: Some(Duration::from_secs(60)),
             cgroup: cgroup::Use::default(),
+            auto_start: true,
         }
     }
 }
 
 impl Settings {
     /// Names of the keys in `team.toml`, separated by blanks.
-    pub const KEYS: &str =
-        "durability grace poll decide_within shutdown_timeout restart_max restart_period watchdog cgroup";
+    pub const KEYS: &str = "durability grace poll decide_within shutdown_timeout restart_max restart_period watchdog cgroup auto_start";
 
     /// Reads the settings of a process that was started with what `team.toml` says in its environment.
     ///
@@ -118,6 +130,7 @@ impl Settings {
             "1" => Ok(true),
             _ => Err("0 or 1"),
         };
+        let auto_start = |text: &str| text.parse().map_err(|_| "true or false");
         let durability = |text: &str| Durability::from_str(text, false).map_err(|_| "disk or process");
         let cgroup = |text: &str| text.parse().map_err(|_| "auto or off");
         set(&mut self.durability, variable(lookup, "TEAM_DURABILITY", durability)?);
@@ -129,6 +142,7 @@ impl Settings {
         set(&mut self.restart_period, variable(lookup, "TEAM_RESTART_PERIOD", parse_period)?);
         set(&mut self.watchdog, variable(lookup, "TEAM_WATCHDOG", parse_watchdog)?);
         set(&mut self.cgroup, variable(lookup, "TEAM_CGROUP", cgroup)?);
+        set(&mut self.auto_start, variable(lookup, "TEAM_AUTO_START", auto_start)?);
         Ok(self)
     }
 

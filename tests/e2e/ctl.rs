@@ -125,7 +125,7 @@ fn what_needs_a_daemon_says_so_where_none_runs() {
     team.shutdown("alice", &[], 0);
     team.teamd(["stop"]).ok();
     for command in [
-        &["spawn", "bob"][..],
+        &["spawn", "bob", "--no-start"][..],
         &["shutdown", "alice"],
         &["interrupt", "alice"],
         &["request-plan", "alice"],
@@ -137,9 +137,12 @@ fn what_needs_a_daemon_says_so_where_none_runs() {
         assert!([Some(6), Some(7)].contains(&run.code), "{command:?}: {run:?}");
         assert!(run.stderr.contains("error: ") && run.stderr.contains("hint: "), "{run:?}");
     }
-    assert_eq!(error(&team.teamctl(["--json", "spawn", "bob"]).exits(6))["code"], "not_running");
+    assert_eq!(
+        error(&team.teamctl(["--json", "spawn", "bob", "--no-start"]).exits(6))["code"],
+        "not_running"
+    );
     let nowhere = Team::new();
-    assert!(nowhere.teamctl(["spawn", "bob"]).exits(6).stderr.contains("teamd start"));
+    assert!(nowhere.teamctl(["spawn", "bob", "--no-start"]).exits(6).stderr.contains("teamd start"));
     // What only reads needs none.
     for command in
         [&["inbox"][..], &["events"], &["requests"], &["plans"], &["transcript", "alice"], &["log", "teamd"]]
@@ -358,17 +361,40 @@ fn commands_that_change_something_say_what() {
 }
 
 #[test]
-fn completions_are_scripts_for_each_shell() {
+fn each_shell_asks_the_programs_for_completions() {
     let team = Team::new();
     for shell in ["bash", "zsh", "fish"] {
-        let script = team.teamctl(["completions", shell]).ok().stdout;
-        assert!(script.contains("request-plan") && script.contains("decide-within"), "{shell}");
-        team.write("completion", &script);
-        if let Ok(status) = team.command(shell, ["-n", "completion"]).status() {
-            assert!(status.success(), "{shell}");
+        for script in [team.teamctl(["completions", shell]).ok(), team.teamd(["completions", shell]).ok()] {
+            assert!(script.stdout.contains("COMPLETE"), "{shell}");
+            team.write("completion", &script.stdout);
+            if let Ok(status) = team.command(shell, ["-n", "completion"]).status() {
+                assert!(status.success(), "{shell}");
+            }
         }
     }
     team.teamctl(["completions", "tcsh"]).exits(2);
+}
+
+#[test]
+fn names_and_ids_are_completed_from_the_files_and_without_a_team_nothing_is() {
+    let team = Team::new().with("COMPLETE", "bash").with("_CLAP_COMPLETE_INDEX", "2").with("_CLAP_IFS", "\n");
+    let ask = |words: &[&str]| -> Vec<String> {
+        let run = team.teamctl(["--", "teamctl"].iter().chain(words)).ok();
+        assert_eq!(run.stderr, "");
+        run.stdout.lines().map(str::to_owned).collect()
+    };
+    assert!(!team.path("").exists() && ask(&["send", "a"]).is_empty());
+    assert!(!team.path("").exists(), "nothing is started or made");
+    let run = |args: &[&str]| {
+        let mut command = team.command(env!("CARGO_BIN_EXE_teamctl"), args);
+        assert!(command.env_remove("COMPLETE").output().unwrap().status.success(), "{args:?}");
+    };
+    run(&["spawn", "alice", "--plan", "--prompt", "/plan_approval Drop the cache"]);
+    run(&["spawn", "albert"]);
+    let id = team.until_planned("alice");
+    assert_eq!(ask(&["send", "al"]), ["albert", "alice"]);
+    assert_eq!(ask(&["approve", &id[..2]]), [id.as_str()]);
+    assert!(ask(&["shutdown", "--dec"]).contains(&"--decide-within".to_owned()));
 }
 
 #[test]

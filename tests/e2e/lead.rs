@@ -59,7 +59,7 @@ fn what_the_daemon_refuses_is_told_with_the_way_on() {
         "alice is running already (take another name, or `teamctl shutdown alice` first)",
         "\"Bob\" is not a name",
         "the name \"lead\" is reserved",
-        "no such teammate: zoe (the team has alice, lead)",
+        "there is no teammate named zoe (the team has alice, lead)",
         "that is you: name a teammate",
         "no such request: ffffffff",
         "a message to yourself goes nowhere",

@@ -3,6 +3,7 @@
 
 mod adopt;
 mod agents;
+mod auto_start;
 mod bounded;
 mod cgroups;
 mod chat;

@@ -4,6 +4,7 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use crate::support::look::HELD;
+use crate::support::terminal::Terminal;
 use crate::support::{Team, signal};
 
 /// What a teammate tries that a closed gate does not let through.
@@ -197,7 +198,11 @@ fn a_unique_prefix_of_an_id_is_enough() {
     for candidate in ids.iter().filter(|id| id.starts_with(shared)) {
         assert!(ambiguous.stderr.contains(candidate.as_str()), "{ambiguous:?}");
     }
-    let unique = (1..8).map(|length| &ids[0][..length]).find(|prefix| begin_with(prefix) == 1).unwrap();
+    let unique = (4..8).map(|length| &ids[0][..length]).find(|prefix| begin_with(prefix) == 1).unwrap();
+    // Fewer characters open no gate.
+    let short = team.teamctl(["approve", &ids[0][..3]]);
+    assert!([Some(2), Some(4)].contains(&short.code), "{short:?}");
+    assert_eq!(team.request(&ids[0])["status"], "pending");
     team.teamctl(["approve", unique]).ok();
     assert_eq!(team.request(&ids[0])["status"], "approved");
     assert_eq!(team.requests("plan_approval").iter().filter(|plan| plan["status"] == "pending").count(), 16);
@@ -374,4 +379,23 @@ fn pending_plans_are_listed_with_their_text() {
     assert!(whole.contains("2. Rebuild"), "{whole}");
     team.teamctl(["approve", &id]).ok();
     assert_eq!(team.json(["plans"]), json!([]));
+}
+
+#[test]
+fn at_a_terminal_the_name_of_a_teammate_shows_its_plan_and_asks() {
+    let team = Team::started();
+    team.teamctl(["spawn", "alice", "--plan", "--prompt", "/plan_approval Drop the cache"]).ok();
+    let id = team.until_planned("alice");
+    // A script must say which plan it means.
+    let refused = team.teamctl(["approve", "alice"]).exits(2);
+    assert!(refused.stderr.contains(&id), "{refused:?}");
+    for (answer, code, status) in [("", 1, "pending"), ("y", 0, "approved")] {
+        let mut terminal = Terminal::teamctl(&team, &["approve", "alice"]);
+        terminal.until(&format!("Approve the plan {id} of alice? [y/N]"));
+        assert!(terminal.shown().contains("    Drop the cache"), "{}", terminal.shown());
+        terminal.line(answer);
+        assert_eq!(terminal.finish(), Some(code), "{answer:?}");
+        assert_eq!(team.request(&id)["status"], status);
+    }
+    team.teamctl(["approve", "alice"]).exits(4);
 }

@@ -151,9 +151,9 @@ fn the_model_is_the_one_that_is_named_else_the_one_whose_key_is_there() {
     assert_eq!(model(&team, "c", &["--model", "script"]).0, "script");
     let team = team.with("MODEL_ID", "qwen3:8b");
     assert_eq!(model(&team, "d", &[]).0, "openai:qwen3:8b");
-    let (named, said) = model(&team, "e", &["--model", "anthropic"]);
-    assert_eq!(named, "anthropic:qwen3:8b");
-    assert!(said.contains("no key for it is set") && said.contains("hint: set ANTHROPIC_API_KEY"), "{said}");
+    let said = team.teamctl(["spawn", "e", "--model", "anthropic"]).exits(2).stderr;
+    assert!(said.contains("ANTHROPIC_API_KEY is not set") && said.contains("hint: set ANTHROPIC_API_KEY"));
+    assert!(team.roster()["members"].as_array().unwrap().iter().all(|member| member["name"] != "e"));
     let team = team.with("TEAM_MODEL", "script");
     assert_eq!(model(&team, "f", &["--role", "tester"]).0, "script");
     let team = team.with("TEAM_MODEL", "").with("ANTHROPIC_API_KEY", "k");
@@ -162,7 +162,8 @@ fn the_model_is_the_one_that_is_named_else_the_one_whose_key_is_there() {
 
 #[test]
 fn work_that_came_to_nothing_is_told_by_status_until_other_work_begins() {
-    let team = Team::started();
+    // No key has a space in it: the worker finds that out with its first piece of work.
+    let team = Team::started().with("ANTHROPIC_API_KEY", "a b");
     team.teamctl(["spawn", "alice", "--model", "anthropic:m", "--prompt", "hello"]).ok();
     team.until_finished("alice", 1);
     team.wait_for("alice", "idle");
@@ -172,6 +173,8 @@ fn work_that_came_to_nothing_is_told_by_status_until_other_work_begins() {
     team.teamctl([
         "spawn",
         "bob",
+        "--model",
+        "script",
         "--max-turns",
         "2",
         "--prompt",

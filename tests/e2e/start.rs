@@ -166,9 +166,9 @@ fn the_team_directory_is_the_flag_the_variable_or_the_nearest_above() {
     // The flag, against the variable; relative to where the command runs.
     let with_flag = ["--json", "--team-dir", "../../.team", "status"];
     assert_eq!(with_variable(team.command(teamctl, with_flag).current_dir(&deep)), Some(here));
-    // Where there is none: ./.team. And a command makes none.
+    // Where there is none: ./.team. And a command makes none that is told not to.
     let bare = Team::new();
-    bare.teamctl(["spawn", "alice"]).exits(6);
+    bare.teamctl(["spawn", "alice", "--no-start"]).exits(6);
     assert!(!bare.path("").exists());
     bare.teamd(["start"]).ok();
     assert!(bare.path("journal.jsonl").exists());
@@ -361,9 +361,12 @@ fn without_a_daemon_commands_say_so_and_how_to_go_on() {
     let team = Team::started();
     team.spawn("alice", "");
     team.teamd(["stop"]).ok();
-    for command in
-        [&["spawn", "bob"][..], &["shutdown", "alice"], &["forget", "alice"], &["interrupt", "alice"]]
-    {
+    for command in [
+        &["spawn", "bob", "--no-start"][..],
+        &["shutdown", "alice"],
+        &["forget", "alice"],
+        &["interrupt", "alice"],
+    ] {
         let said = team.teamctl(command).exits(6);
         assert!(said.stderr.contains("hint: ") && said.stderr.contains("teamd start"), "{said:?}");
         assert_eq!(said.stdout, "");

@@ -98,20 +98,28 @@ fn pids(text: &str) -> String {
 fn errors_without_a_daemon_say_what_to_do() {
     let team = Team::new();
     let mut session = Session::new(&team);
-    for line in
-        ["status", "spawn alice", "send alice hi", "chat --last x", "transcript alice", "lint nowhere"]
-    {
+    for line in [
+        "status",
+        "spawn alice --no-start",
+        "send alice hi",
+        "chat --last x",
+        "transcript alice",
+        "lint nowhere",
+    ] {
         session.teamctl(line);
     }
     session.teamd("stop");
     session.teamd("--team-dir typo/team start");
-    session.teamctl_with("chat", "hi");
+    session.teamctl_with("chat --no-start", "hi");
     team.teamd(["start"]).ok();
     team.teamd(["stop"]).ok();
-    for line in ["status", "spawn alice", "send alice hi", "shutdown alice"] {
+    for line in ["status", "spawn alice --no-start", "send alice hi", "shutdown alice"] {
         session.teamctl(line);
     }
     session.teamd("status");
+    session.teamctl("spawn alice --model anthropic");
+    session.teamd("status");
+    session.teamctl("spawn alice");
     session.snapshot("errors-without-a-daemon", &[]);
 }
 
@@ -136,6 +144,9 @@ fn errors_of_the_command_line_say_what_is_expected() {
         "wait alice --for gone",
         "send alice",
         "restart alice",
+        "stop alice",
+        "kill alice",
+        "status --xyz",
     ] {
         session.teamctl(line);
     }
@@ -186,7 +197,7 @@ fn errors_about_plans_say_what_is_wrong() {
     team.teamctl(["spawn", "alice", "--plan", "--prompt", "/plan_approval Drop the cache"]).ok();
     let id = team.until_planned("alice");
     let mut session = Session::new(&team);
-    for line in ["approve nothing", "plans nothing", "requests nothing"] {
+    for line in ["approve nothing", "approve alice", "plans nothing", "requests nothing"] {
         session.teamctl(line);
     }
     session.teamctl(&format!("reject {id}"));

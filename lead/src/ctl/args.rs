@@ -62,7 +62,8 @@ pub(crate) enum Command {
     /// Start a teammate
     ///
     /// Returns when the worker is ready. The worker gets the environment of this command. Options that are not given here
-    /// come from the environment (TEAM_…), then from team.toml beside the team directory.
+    /// come from the environment (TEAM_…), then from team.toml beside the team directory. A name that was used before keeps
+    /// its role unless --role is given; model, workspace and all else are taken anew, but with --resume as they were.
     Spawn(Box<Spawn>),
     /// Shut teammates down, and wait until their processes have exited
     ///
@@ -71,9 +72,10 @@ pub(crate) enum Command {
     /// Show the teammates and what they are doing
     ///
     /// Works without a daemon, too: it only reads files.
-    #[command(visible_alias = "ls")]
+    #[command(visible_alias = "ls", aliases = ["ps", "list"])]
     Status(StatusArgs),
     /// Send a message to a teammate
+    #[command(alias = "tell")]
     Send(Send),
     /// Send a message to every running teammate
     Broadcast(Broadcast),
@@ -84,6 +86,7 @@ pub(crate) enum Command {
     /// Show a teammate's conversation with its model
     Transcript(TranscriptArgs),
     /// Show the log of a teammate's worker or of the daemon
+    #[command(alias = "logs")]
     Log(Log),
     /// Show the daemon's decisions, from its journal
     Events(Events),
@@ -100,6 +103,7 @@ pub(crate) enum Command {
     /// Wait until a teammate has a given status
     Wait(Wait),
     /// Remove an ended teammate from the team; its files move to the archive
+    #[command(alias = "rm")]
     Forget(Teammate),
     /// Talk to the lead agent, which leads the team for you
     ///
@@ -123,7 +127,7 @@ pub(crate) enum Command {
     ///
     /// The schema of a JSONL file describes one line. Without a name, prints all schemas as one object.
     Schema(Schema),
-    /// Print a completion script for a shell
+    /// Print what makes a shell complete commands, options, names and ids
     ///
     /// For bash: `teamctl completions bash > ~/.local/share/bash-completion/completions/teamctl`
     Completions(Completions),

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::path::{Path, PathBuf};
 
 use clap::Parser;
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use teamd_shared::process::{keep_exit_codes, survive_file_limit};
 use teamd_shared::register::Register;
 use teamd_shared::settings::Settings;
@@ -224,20 +224,40 @@ fn usage(error: &clap::Error) -> ExitCode {
             out.help(error.render());
             ExitCode::Usage
         }
-        _ => end(Err(explain(&error.render().to_string())), &out),
+        _ => end(Err(explain(error)), &out),
     }
 }
 
 /// Turns what clap says into an error as all others are: what is wrong, then what to do.
-pub(crate) fn explain(rendered: &str) -> CommandError {
-    let message = rendered.strip_prefix("error: ").unwrap_or(rendered);
+pub(crate) fn explain(error: &clap::Error) -> CommandError {
+    let rendered = error.render().to_string();
+    let message = rendered.strip_prefix("error: ").unwrap_or(&rendered);
     let message = message.split("\n\n").next().unwrap_or_default().trim_end();
-    let error = CommandError::new(ExitCode::Usage, message);
-    let tips = rendered.lines().filter_map(|line| line.trim_start().strip_prefix("tip: "));
     let usage = rendered.lines().find_map(|line| line.strip_prefix("Usage: "));
-    let error = tips.fold(error, CommandError::hint);
+    let verb = match error.get(ContextKind::InvalidSubcommand) {
+        Some(ContextValue::String(verb)) => command_of(verb),
+        _ => None,
+    };
+    let error = CommandError::new(ExitCode::Usage, message);
+    if let Some(command) = verb {
+        return error.hint(command).hint("`--help` shows the commands");
+    }
+    // No value of ours begins with a hyphen where clap advises to write `-- VALUE`.
+    let tips = rendered.lines().filter_map(|line| line.trim_start().strip_prefix("tip: "));
+    let error = tips.filter(|tip| !tip.starts_with("to pass ")).fold(error, CommandError::hint);
     let error = usage.into_iter().fold(error, |error, usage| error.hint(format!("usage: {usage}")));
     error.hint("`--help` tells more")
+}
+
+/// Returns what is meant by a command that other programs have. (Those that mean the same as one of ours are its aliases.)
+fn command_of(verb: &str) -> Option<&'static str> {
+    Some(match verb {
+        "start" | "run" => "`teamctl spawn NAME` starts a teammate, `teamd start` the daemon",
+        "stop" => "`teamctl shutdown NAME` ends a teammate, `teamd stop` the whole team",
+        "kill" => "`teamctl shutdown NAME --force` ends a teammate whatever it says",
+        "restart" => "`teamctl shutdown NAME`, then `teamctl spawn NAME --resume`",
+        _ => return None,
+    })
 }
 
 #[cfg(test)]
@@ -260,7 +280,7 @@ pub(crate) mod tests {
 
     fn explained(line: &str) -> (String, String) {
         let error = Cli::try_parse_from(line.split(' ')).unwrap_err();
-        let error = explain(&error.render().to_string());
+        let error = explain(&error);
         assert_eq!(error.code(), ExitCode::Usage);
         (error.message().to_owned(), error.next_step().unwrap().to_owned())
     }
@@ -275,5 +295,11 @@ pub(crate) mod tests {
         assert!(message.contains("\"Alice\" is not a name: 1 to 32 of a-z"), "{message}");
         let (_, hint) = explained("teamctl spwan alice");
         assert!(hint.contains("'spawn'"), "{hint}");
+        let (_, hint) = explained("teamctl kill alice");
+        assert!(hint.starts_with("`teamctl shutdown NAME --force`"), "{hint}");
+        for line in ["teamctl plans --xyz", "teamctl inbox --last -3"] {
+            let (_, hint) = explained(line);
+            assert!(!hint.contains("as a value"), "{hint}");
+        }
     }
 }

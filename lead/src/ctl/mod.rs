@@ -4,8 +4,10 @@
 //! writes nothing but messages into inboxes (and `doctor --fix` what no daemon writes just now), and uses nothing of the
 //! daemon's own modules.
 
+mod auto_start;
 mod chat;
-mod commands;
+pub(crate) mod commands;
+pub(crate) mod completion;
 mod processes;
 mod render;
 mod requests;
@@ -34,6 +36,9 @@ use crate::upkeep::TakeLock;
 
 /// Runs the program. `take_lock` takes the place of the daemon while none runs.
 pub(crate) fn run(take_lock: TakeLock) -> std::process::ExitCode {
+    if completion::answer::<Cli>() {
+        return std::process::ExitCode::SUCCESS;
+    }
     context::run(|cli: &Cli| cli.global.clone(), |cli, context| dispatch(cli.command, context, take_lock))
 }
 
@@ -46,7 +51,9 @@ fn dispatch(command: Command, context: &Context, take_lock: TakeLock) -> Command
         // Spawn and shutdown need a valid team.toml; `--force` does not.
         Command::Spawn(_) => {
             // A team.toml beside an unregistered team directory is ignored, with its mistakes.
-            context.dir()?;
+            if !context.is_missing() {
+                context.dir()?;
+            }
             context.ask_for_trust()?;
         }
         Command::Shutdown(args) if !args.force => drop(context.team_file()?),
@@ -76,6 +83,6 @@ fn dispatch(command: Command, context: &Context, take_lock: TakeLock) -> Command
         Command::Doctor(args) => commands::doctor::run(context, &args, take_lock),
         Command::Lint(args) => commands::lint::run(context, &args),
         Command::Schema(args) => commands::schema::run(context, &args),
-        Command::Completions(args) => commands::completions::run(context, &args),
+        Command::Completions(args) => commands::completions::run(context, &args, "teamctl"),
     }
 }

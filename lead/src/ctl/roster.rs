@@ -8,6 +8,7 @@ use teamd_shared::member::MemberStatus;
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
 use teamd_shared::process::{Identity, boot_id};
+use teamd_shared::suggest;
 use teamd_shared::team_dir::TeamDir;
 use teamd_shared::transcript;
 use teamd_shared::watch::SLOW_TICK;
@@ -122,17 +123,33 @@ pub(crate) fn until_ended(dir: &TeamDir, names: &[Name]) -> Result<(), CommandEr
 /// # Errors
 /// [`ExitCode::NotFound`] if it is not on the roster.
 pub(crate) fn find<'r>(roster: &'r Roster, name: &Name) -> Result<&'r RosterMember, CommandError> {
-    roster.member(name).ok_or_else(|| unknown(name))
+    roster.member(name).ok_or_else(|| unknown(roster, name))
+}
+
+/// As [`find`] in a roster that was read as far as it concerns this member: the error names the others, too.
+///
+/// # Errors
+/// As [`find`], or if the whole roster cannot be read.
+pub(crate) fn find_one<'r>(
+    dir: &TeamDir,
+    roster: &'r Roster,
+    name: &Name,
+) -> Result<&'r RosterMember, CommandError> {
+    match roster.member(name) {
+        Some(member) => Ok(member),
+        None => Err(unknown(&load(dir)?, name)),
+    }
 }
 
 /// Makes the error of a name that is not on the roster.
-pub(crate) fn unknown(name: &Name) -> CommandError {
+pub(crate) fn unknown(roster: &Roster, name: &Name) -> CommandError {
     if *name == Name::lead() {
         return CommandError::new(ExitCode::NotFound, "there is no lead agent")
             .hint("`teamctl chat` starts one");
     }
-    CommandError::new(ExitCode::NotFound, format!("there is no teammate named {name}"))
-        .hint(format!("`teamctl status` shows the teammates; `teamctl spawn {name}` starts a new one"))
+    let known = roster.members.iter().map(|member| member.name.as_str());
+    let (wrong, hint) = suggest::unknown_teammate(name.as_str(), known);
+    CommandError::new(ExitCode::NotFound, wrong).hint(hint)
 }
 
 /// Returns the pid of the daemon, if it runs.

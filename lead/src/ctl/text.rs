@@ -7,7 +7,7 @@ use std::path::Path;
 use teamd_shared::message::{MAX_LINE, MAX_SHOWN};
 
 use crate::ctl::context::Context;
-use crate::error::CommandError;
+use crate::error::{CommandError, io_hint};
 use crate::exit_code::ExitCode;
 
 /// How far a text that is too long is counted: some inputs never end.
@@ -34,7 +34,9 @@ pub(super) fn from_file(path: &Path) -> Result<String, CommandError> {
     }
     let shown = path.display().to_string();
     let file = File::open(path).map_err(|error| {
-        CommandError::new(ExitCode::Failed, format!("cannot open {shown}: {error}")).hint("check the path")
+        let hint = io_hint(&error, Some(path));
+        let error = CommandError::new(ExitCode::Failed, format!("cannot open {shown}: {error}"));
+        hint.into_iter().fold(error, CommandError::hint)
     })?;
     read(&shown, file)
 }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::TABLES;
 use crate::settings::{SettingError, Settings};
+use crate::suggest;
 
 /// A place in a text: line and column, both from 1; a column is a character.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -114,25 +115,10 @@ impl TeamFileError {
 
 /// Says which key may be meant.
 fn advise<'a>(unknown: &str, known: impl Iterator<Item = &'a str>) -> String {
-    let near = known.map(|key| (distance(key, unknown), key)).min();
-    match near.filter(|(distance, key)| *distance <= key.len().div_ceil(3)) {
-        Some((_, key)) => format!("did you mean `{key}`?"),
+    match suggest::nearest(unknown, known) {
+        Some(key) => format!("did you mean `{key}`?"),
         None => "docs/team-toml.md lists the keys of each table; a model's key and address stand in the environment only \
                  (ANTHROPIC_API_KEY, OPENAI_BASE_URL)"
             .to_owned(),
     }
-}
-
-/// How many letters are to be added, taken out or changed (Levenshtein).
-fn distance(one: &str, other: &str) -> usize {
-    let mut row: Vec<usize> = (0..=other.chars().count()).collect();
-    for (i, a) in one.chars().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, b) in other.chars().enumerate() {
-            let changed = diagonal + usize::from(a != b);
-            diagonal = row[j + 1];
-            row[j + 1] = changed.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row.last().copied().unwrap_or_default()
 }

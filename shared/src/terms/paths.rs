@@ -96,7 +96,7 @@ pub fn absolute(base: &Path, path: &str, lookup: Lookup<'_>) -> Result<String, S
     let in_home = path.strip_prefix('~').filter(|rest| rest.is_empty() || rest.starts_with('/'));
     let path = match in_home {
         Some(rest) => {
-            let expected = "set, and a path begins with ~";
+            let expected = "a path begins with ~";
             let home = lookup("HOME").filter(|home| !home.is_empty());
             let home = home.ok_or(SettingError { variable: "HOME", value: String::new(), expected })?;
             Path::new(&home).join(rest.trim_start_matches('/'))

@@ -90,16 +90,22 @@ pub fn model_of_key(lookup: Lookup<'_>) -> Option<ModelSpec> {
     found.map(|(provider, _)| ModelSpec { provider, model: None })
 }
 
-/// Tells which variables could hold the key that a model's service asks for, if none of them is set.
-pub fn missing_key(model: &ModelSpec, lookup: Lookup<'_>) -> Option<&'static str> {
-    match model.provider {
-        Provider::Anthropic if !are_set(ANTHROPIC, lookup) => {
-            Some("ANTHROPIC_API_KEY (or ANTHROPIC_AUTH_TOKEN)")
-        }
-        Provider::OpenAi if !are_set(OPENAI, lookup) => {
-            Some("OPENAI_API_KEY (or, for a server of your own, OPENAI_BASE_URL)")
-        }
-        _ => None,
+/// Makes sure that a key of the model's service is set: without one every piece of work would fail.
+///
+/// # Errors
+/// [`SettingError`] that names the variable.
+pub fn require_key(model: &ModelSpec, lookup: Lookup<'_>) -> Result<(), SettingError> {
+    let (variables, expected) = match model.provider {
+        Provider::Script => return Ok(()),
+        Provider::Anthropic => (ANTHROPIC, "an `anthropic` model needs it, or ANTHROPIC_AUTH_TOKEN"),
+        Provider::OpenAi => (
+            OPENAI,
+            "an `openai` model needs it, or OPENAI_BASE_URL for a server of your own that asks for no key",
+        ),
+    };
+    match are_set(variables, lookup) {
+        true => Ok(()),
+        false => Err(SettingError { variable: variables[0], value: String::new(), expected }),
     }
 }
 

@@ -66,7 +66,7 @@ fn what_is_no_command_sends_nothing() {
     team.shutdown("alice", &[], 0);
     team.teamctl_with(["attach", "alice"], "hi").exits(7);
     team.teamd(["stop"]).ok();
-    let run = chat(&team, "hi").exits(6);
+    let run = team.teamctl_with(["chat", "--no-start"], "hi").exits(6);
     assert!(run.stderr.contains("`teamd start` starts it"), "{run:?}");
 }
 

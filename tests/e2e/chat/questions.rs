@@ -57,7 +57,7 @@ fn an_answer_is_told_once_and_hints_name_what_can_be_typed_here() {
     terminal.line("/approve nowhere");
     terminal.until_after(mark, "/plans shows the ids");
     terminal.line("/team zoe");
-    terminal.until_after(mark, "/team shows the teammates");
+    terminal.until_after(mark, "the team has bob, lead");
     assert!(!terminal.shown()[mark..].contains("teamctl plans"), "{}", terminal.shown());
     terminal.line(&format!("/approve {}", &id[..6]));
     terminal.until_after(mark, &format!("the plan {id} of bob is approved"));

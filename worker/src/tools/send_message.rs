@@ -160,7 +160,7 @@ fn check_delivery(
 }
 
 fn unknown(to: &str) -> String {
-    format!("no such teammate: {to}")
+    format!("there is no teammate named {to}")
 }
 
 #[cfg(test)]

@@ -7,12 +7,13 @@ use clap::{Args, ValueHint};
 use teamd_shared::member::{MemberStatus, TermsPatch};
 use teamd_shared::name::Name;
 
+use super::super::completion::{names, plans};
 use super::value::{Mailbox, duration, mailbox, status, teammate};
 
 #[derive(Debug, Args)]
 pub(crate) struct Spawn {
     /// Its name: 1 to 32 of a-z, 0-9, _ and -
-    #[arg(value_parser = teammate)]
+    #[arg(value_parser = teammate, add = names())]
     pub(crate) name: Name,
     #[command(flatten)]
     pub(crate) terms: TermsPatch,
@@ -34,13 +35,16 @@ pub(crate) struct Spawn {
     /// How long to wait until it is ready
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
     pub(crate) timeout: Duration,
+    /// Do not start the daemon if none runs
+    #[arg(long)]
+    pub(crate) no_start: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Shutdown {
     /// Teammates to shut down
     #[arg(value_name = "NAME", required_unless_present = "all", conflicts_with = "all")]
-    #[arg(value_parser = Name::of_inbox)]
+    #[arg(value_parser = Name::of_inbox, add = names())]
     pub(crate) names: Vec<Name>,
     /// Shut down every teammate that runs; the lead agent stays
     #[arg(long)]
@@ -48,13 +52,13 @@ pub(crate) struct Shutdown {
     /// Reason, for the teammate's model to weigh
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     pub(crate) reason: String,
-    /// How long to wait [default: 120s, with --force 10s]
+    /// How long to wait; with --force the time until signals are sent, 0s for at once [default: 120s, with --force 10s]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) timeout: Option<Duration>,
     /// How long its model has to decide, before its runtime approves [default: 30s]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) decide_within: Option<Duration>,
-    /// After the timeout, terminate it (SIGTERM, then SIGKILL); with `--timeout 0s` immediately
+    /// End it even if it rejects: by SIGTERM, then SIGKILL, when the time of --timeout is over
     #[arg(long)]
     pub(crate) force: bool,
     /// Return when the request is recorded
@@ -65,7 +69,7 @@ pub(crate) struct Shutdown {
 #[derive(Debug, Args)]
 pub(crate) struct Wait {
     /// The teammate
-    #[arg(value_parser = Name::of_inbox)]
+    #[arg(value_parser = Name::of_inbox, add = names())]
     pub(crate) name: Name,
     /// Status to wait for (comma-separated)
     #[arg(long = "for", value_name = "STATUS", required = true, value_delimiter = ',', value_parser = status())]
@@ -79,14 +83,14 @@ pub(crate) struct Wait {
 #[derive(Debug, Args)]
 pub(crate) struct Teammate {
     /// Teammate
-    #[arg(value_parser = Name::of_inbox)]
+    #[arg(value_parser = Name::of_inbox, add = names())]
     pub(crate) name: Name,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Send {
     /// Recipient: a teammate, `lead` or `user`
-    #[arg(value_parser = mailbox)]
+    #[arg(value_parser = mailbox, add = names())]
     pub(crate) name: Mailbox,
     /// Message; - reads it from stdin
     #[arg(allow_hyphen_values = true)]
@@ -120,12 +124,15 @@ pub(crate) struct Chat {
     /// Without a terminal: how long to wait for the end of the work [default: no limit]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) timeout: Option<Duration>,
+    /// Do not start the daemon if none runs
+    #[arg(long)]
+    pub(crate) no_start: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Attach {
     /// Teammate
-    #[arg(value_parser = Name::of_inbox)]
+    #[arg(value_parser = Name::of_inbox, add = names())]
     pub(crate) name: Name,
     /// Show the last N entries of the conversation first
     #[arg(long, value_name = "N", default_value_t = 10)]
@@ -137,7 +144,8 @@ pub(crate) struct Attach {
 
 #[derive(Debug, Args)]
 pub(crate) struct VerdictArgs {
-    /// Plan: its id, or the beginning of it
+    /// Plan: its id, or at least 4 characters of the beginning; at a terminal also the name of the teammate
+    #[arg(add = plans())]
     pub(crate) id: String,
     /// Feedback for the teammate; - reads it from stdin
     #[arg(
@@ -153,7 +161,7 @@ pub(crate) struct VerdictArgs {
 #[derive(Debug, Args)]
 pub(crate) struct RequestPlan {
     /// Teammate
-    #[arg(value_parser = Name::of_inbox)]
+    #[arg(value_parser = Name::of_inbox, add = names())]
     pub(crate) name: Name,
     /// Instructions for the plan; - reads them from stdin
     #[arg(default_value = "Submit a plan before you change anything else.", allow_hyphen_values = true)]

@@ -5,12 +5,13 @@ use clap_complete::Shell;
 use teamd_shared::name::Name;
 use teamd_shared::schema::Of;
 
+use super::super::completion::{names, plans};
 use super::value::{LogName, Mailbox, log_name, mailbox, schema};
 
 #[derive(Debug, Args)]
 pub(crate) struct StatusArgs {
     /// Show all details of one teammate
-    #[arg(value_parser = Name::of_inbox)]
+    #[arg(value_parser = Name::of_inbox, add = names())]
     pub(crate) name: Option<Name>,
 }
 
@@ -28,7 +29,7 @@ pub(crate) struct Range {
 #[derive(Debug, Args)]
 pub(crate) struct Inbox {
     /// Owner of the inbox: a teammate, `lead` or `user`
-    #[arg(default_value = "lead", value_parser = mailbox)]
+    #[arg(default_value = "lead", value_parser = mailbox, add = names())]
     pub(crate) name: Mailbox,
     /// Show the last N messages
     #[arg(long, value_name = "N", default_value_t = 10)]
@@ -41,7 +42,7 @@ pub(crate) struct Inbox {
 #[derive(Debug, Args)]
 pub(crate) struct TranscriptArgs {
     /// Teammate
-    #[arg(value_parser = Name::of_inbox)]
+    #[arg(value_parser = Name::of_inbox, add = names())]
     pub(crate) name: Name,
     /// The entries.
     #[command(flatten)]
@@ -51,7 +52,7 @@ pub(crate) struct TranscriptArgs {
 #[derive(Debug, Args)]
 pub(crate) struct Log {
     /// Teammate, or `teamd` for the daemon's log
-    #[arg(value_parser = log_name)]
+    #[arg(value_parser = log_name, add = names())]
     pub(crate) name: LogName,
     /// The lines.
     #[command(flatten)]
@@ -68,12 +69,14 @@ pub(crate) struct Events {
 #[derive(Debug, Args)]
 pub(crate) struct Requests {
     /// Show all details of one request: its id, or the beginning of it
+    #[arg(add = plans())]
     pub(crate) id: Option<String>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Plans {
     /// Show one plan in full: its id, or the beginning of it
+    #[arg(add = plans())]
     pub(crate) id: Option<String>,
 }
 

@@ -100,7 +100,7 @@ fn first_word(text: &str) -> (&str, &str) {
 
 fn call(words: &[&str]) -> Result<ChatInput, String> {
     let parsed = Cli::try_parse_from(["teamctl"].iter().chain(words));
-    let wrong = |error: clap::Error| explain(&error.render().to_string()).message().to_owned();
+    let wrong = |error: clap::Error| explain(&error).message().to_owned();
     parsed.map(|cli| ChatInput::Call(Box::new(cli.command))).map_err(wrong)
 }
 

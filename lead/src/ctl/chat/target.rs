@@ -74,7 +74,7 @@ impl ChatTarget {
     pub(super) fn running(&self, dir: &TeamDir) -> Result<Option<RosterMember>, CommandError> {
         let roster = roster::load(dir)?;
         let member = match (roster.member(&self.name), &self.start) {
-            (None, None) => return Err(roster::unknown(&self.name)),
+            (None, None) => return Err(roster::unknown(&roster, &self.name)),
             (member, _) => member.filter(|member| roster::runs(&roster, member)),
         };
         Ok(member.cloned())
@@ -135,7 +135,7 @@ impl ChatTarget {
     /// If it cannot be appended, or the receiver ended meanwhile.
     pub(super) fn send(&self, context: &Context, dir: &TeamDir, text: &str) -> Result<Uuid, CommandError> {
         let roster = roster::load_one(dir, &self.name)?;
-        let to = roster::find(&roster, &self.name)?;
+        let to = roster::find_one(dir, &roster, &self.name)?;
         let id = RandomIds.message();
         let message =
             Message::new(id, USER, self.name.as_str(), clock::wall(), Body::Message).with_content(text);

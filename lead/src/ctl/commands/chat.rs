@@ -7,7 +7,7 @@ use super::spawn::make_absolute;
 use crate::ctl::args::Chat;
 use crate::ctl::chat::{self, ChatOptions, ChatTarget, LeadOptions};
 use crate::ctl::context::Context;
-use crate::ctl::escape;
+use crate::ctl::{auto_start, escape};
 use crate::error::CommandResult;
 
 /// Runs the command.
@@ -18,6 +18,7 @@ pub(in crate::ctl) fn run(context: &Context, args: &Chat) -> CommandResult {
     {
         context.out.note(escape::line(error.message()));
     }
+    auto_start::ensure_daemon(context, args.no_start, |_| Ok(()))?;
     let mut flags = TermsPatch { workspace: args.workspace.clone(), ..TermsPatch::default() };
     make_absolute(&mut flags)?;
     let start = LeadOptions { model: args.model.clone(), workspace: flags.workspace, fresh: args.fresh };

@@ -1,16 +1,16 @@
-//! `teamctl completions`: a completion script for a shell.
+//! `teamctl completions` and `teamd completions`: what makes a shell complete names, ids and options.
 
-use clap::CommandFactory;
-
-use crate::ctl::args::{Cli, Completions};
+use crate::ctl::args::Completions;
+use crate::ctl::completion::register;
 use crate::ctl::context::Context;
-use crate::error::CommandResult;
+use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
 
-/// Runs the command.
-pub(in crate::ctl) fn run(context: &Context, args: &Completions) -> CommandResult {
+/// Runs the command of this program.
+pub(crate) fn run(context: &Context, args: &Completions, program: &str) -> CommandResult {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "teamctl", &mut script);
+    register(&args.shell.to_string(), program, &mut script)
+        .map_err(|error| CommandError::refused("cannot write the completions", &error))?;
     context.out.write(&script)?;
     Ok(ExitCode::Done)
 }

@@ -4,7 +4,7 @@ pub(super) mod answer;
 pub(super) mod attach;
 pub(super) mod broadcast;
 pub(super) mod chat;
-pub(super) mod completions;
+pub(crate) mod completions;
 pub(super) mod doctor;
 pub(super) mod events;
 pub(super) mod forget;

@@ -55,6 +55,7 @@ fn receiver(dir: &TeamDir, name: &Name, queue: bool) -> Result<RosterMember, Com
     if queue && roster::daemon_pid(&roster).is_some() {
         roster = roster::load_after_end(dir, name)?;
     }
+    roster::find_one(dir, &roster, name)?;
     check(&roster, name, queue).cloned()
 }
 

@@ -37,6 +37,9 @@ struct ShutdownOutcome {
     outcome: Option<&'static str>,
     reason: Option<String>,
     exit: Option<Exit>,
+    /// Whether it had ended before the command began: that is what was wanted, too.
+    #[serde(skip)]
+    already: bool,
     #[serde(skip)]
     error: Option<CommandError>,
 }
@@ -151,12 +154,15 @@ fn answered(dir: &TeamDir, args: &Shutdown, name: &Name, it: CommandAnswer) -> S
     }
 }
 
-/// A teammate that ended before it was asked is what was wanted, if it ran when the command began.
+/// A teammate that ended before it was asked is what was wanted. `ran`: it ran when the command began.
 fn refused(dir: &TeamDir, name: &Name, ran: bool, refusal: Refusal) -> ShutdownOutcome {
     let error = CommandError::from(refusal);
-    let roster = roster::load_one(dir, name).ok().filter(|_| ran && error.code() == ExitCode::Conflict);
+    let roster = roster::load_one(dir, name).ok().filter(|_| error.code() == ExitCode::Conflict);
     match roster.as_ref().and_then(|roster| roster.member(name)).filter(|member| member.status.is_ended()) {
-        Some(member) => ShutdownOutcome::gone(name, None, member.status, member.exit.clone()),
+        Some(member) => ShutdownOutcome {
+            already: !ran,
+            ..ShutdownOutcome::gone(name, None, member.status, member.exit.clone())
+        },
         None => ShutdownOutcome::new(name, None, Some(error)),
     }
 }
@@ -206,7 +212,15 @@ fn unanswered(
 
 impl ShutdownOutcome {
     fn new(name: &Name, outcome: Option<&'static str>, error: Option<CommandError>) -> Self {
-        Self { name: name.clone(), request_id: None, outcome, reason: None, exit: None, error }
+        Self {
+            name: name.clone(),
+            request_id: None,
+            outcome,
+            reason: None,
+            exit: None,
+            already: false,
+            error,
+        }
     }
 
     fn gone(name: &Name, request_id: Option<RequestId>, status: MemberStatus, exit: Option<Exit>) -> Self {
@@ -226,6 +240,7 @@ impl ShutdownOutcome {
 /// Tells what became of one name as soon as it is known.
 fn print(context: &Context, it: &ShutdownOutcome) -> Result<(), CommandError> {
     let (name, outcome) = (&it.name, it.outcome.unwrap_or_default());
+    let is_gone = if it.already { "has ended already" } else { "is gone" };
     match (&it.error, &it.request_id, &it.exit) {
         (Some(error), ..) => {
             context.out.error(error);
@@ -236,9 +251,9 @@ fn print(context: &Context, it: &ShutdownOutcome) -> Result<(), CommandError> {
             context.out.text(format_args!("{name} is asked to leave ({request_id})"))
         }
         (None, _, Some(exit)) => {
-            context.out.text(format_args!("{name} is gone: {outcome} ({})", render::exit(exit)))
+            context.out.text(format_args!("{name} {is_gone}: {outcome} ({})", render::exit(exit)))
         }
-        (None, _, None) => context.out.text(format_args!("{name} is gone: {outcome}")),
+        (None, _, None) => context.out.text(format_args!("{name} {is_gone}: {outcome}")),
     }
 }
 

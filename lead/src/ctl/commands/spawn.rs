@@ -6,25 +6,24 @@ use std::time::Duration;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use serde_json::json;
-use teamd_shared::config::RosterMember;
+use teamd_shared::config::{Roster, RosterMember};
 use teamd_shared::control::{Command, Done, Refusal, RefusalCode, SpawnOrder};
 use teamd_shared::environment::Environment;
 use teamd_shared::id::{Ids, RandomIds};
 use teamd_shared::member::{MemberStatus, SandboxMode, TermsPatch};
-use teamd_shared::model_spec::ModelSpec;
 use teamd_shared::name::Name;
 use teamd_shared::place::open_itself;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 use teamd_shared::team_file::is_built_in;
 use teamd_shared::terms::paths::resolve_paths;
-use teamd_shared::terms::resolve::{SpawnRequest, missing_key, model_of_key, resolve};
+use teamd_shared::terms::resolve::{SpawnRequest, model_of_key, require_key, resolve};
 
 use crate::client::unexpected;
 use crate::ctl::args::Spawn;
 use crate::ctl::context::{Context, block_on};
 use crate::ctl::tail::Tail;
 use crate::ctl::waiting::Caller;
-use crate::ctl::{clock, escape, journal, roster, text};
+use crate::ctl::{auto_start, clock, escape, journal, roster, text};
 use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
 use crate::programs;
@@ -34,11 +33,17 @@ const LOG_LINES: usize = 10;
 
 /// Runs the command.
 pub(in crate::ctl) fn run(context: &Context, args: Spawn) -> CommandResult {
-    let dir = context.dir()?;
     let name = args.name.clone();
     let ca = args.ca.as_deref().map(authorities).transpose()?;
-    let (resume, timeout) = (args.resume, args.timeout);
-    let order = order(context, &dir, SpawnRequest { name: &name, flags: flags(args)?, ca, resume })?;
+    let (resume, timeout, no_start) = (args.resume, args.timeout, args.no_start);
+    let request = SpawnRequest { name: &name, flags: flags(args)?, ca, resume };
+    // For a teammate that cannot be spawned no daemon is started either.
+    auto_start::ensure_daemon(context, no_start, |dir| {
+        let roster = dir.map(roster::load).transpose()?.unwrap_or_default();
+        resolved(context, &roster, request.clone()).map(drop)
+    })?;
+    let dir = context.dir()?;
+    let order = order(context, &dir, request)?;
     let is_built_in = order.terms.model.is_none() && !resume;
     if let Some(prompt) = &order.terms.prompt {
         text::note_if_cut(context, prompt, "prompt");
@@ -107,19 +112,30 @@ pub(in crate::ctl) fn order(
     request: SpawnRequest<'_>,
 ) -> Result<SpawnOrder, CommandError> {
     let roster = roster::load(dir)?;
-    let earlier = roster.member(request.name);
-    let recorded = earlier.filter(|_| request.resume);
-    let environment = Environment::of_self();
-    let default_model = model_of_key(&|name| environment.value(name));
-    let mut order = resolve(request, default_model, earlier, environment, context.trusted_file()?)?;
+    let recorded = roster.member(request.name).filter(|_| request.resume);
+    let mut order = resolved(context, &roster, request)?;
     let paths = recorded.map(|member| (member.workspace.as_str(), &member.sandbox));
     resolve_paths(&mut order, dir, paths, || {
         let team = journal::fold(dir)?;
         Ok::<_, CommandError>(team.territory().map(|(path, name)| (path.to_owned(), name.clone())).collect())
     })?;
+    Ok(order)
+}
+
+/// Makes the spawn order with paths as they are named, and a model that has its key.
+fn resolved(
+    context: &Context,
+    roster: &Roster,
+    request: SpawnRequest<'_>,
+) -> Result<SpawnOrder, CommandError> {
+    let earlier = roster.member(request.name);
+    let recorded = earlier.filter(|_| request.resume);
+    let environment = Environment::of_self();
+    let default_model = model_of_key(&|name| environment.value(name));
+    let order = resolve(request, default_model, earlier, environment, context.trusted_file()?)?;
     let model = order.terms.model.clone();
     if let Some(model) = model.or_else(|| recorded.and_then(|member| member.model.parse().ok())) {
-        warn_of_missing_key(context, &model, &order);
+        require_key(&model, &|variable| order.environment.value(variable))?;
     }
     Ok(order)
 }
@@ -193,18 +209,6 @@ fn end_of_log(dir: &TeamDir, name: &Name) -> Vec<String> {
     let mut tail = Tail::new(dir, TeamPath::log(name.as_str()));
     let lines = tail.begin(Some(LOG_LINES), |_| true).and_then(|_| tail.read()).unwrap_or_default();
     lines.iter().map(|line| escape::line(&String::from_utf8_lossy(line)).into_owned()).collect()
-}
-
-/// Without a key, every piece of work will fail.
-fn warn_of_missing_key(context: &Context, model: &ModelSpec, order: &SpawnOrder) {
-    let name = &order.name;
-    if let Some(missing) = missing_key(model, &|variable| order.environment.value(variable)) {
-        let model = model.to_string();
-        context.out.note(format_args!("{name} cannot call {}: no key for it is set", escape::line(&model)));
-        context.out.hint(format_args!(
-            "set {missing}, then `teamctl shutdown {name}` and `teamctl spawn {name} --resume`"
-        ));
-    }
 }
 
 /// Says what must not go unnoticed. A person who named no model and has no key gets the built-in one: that is told
@@ -299,7 +303,8 @@ mod tests {
             Some(Ok(Done::Ready { pid: 7, incarnation: 1, status: MemberStatus::Idle, skipped: 0 }))
         });
         let (context, stdout, stderr) = context(&dir, false);
-        let cli = args::Cli::try_parse_from(["teamctl", "spawn", "alice", "--model", "script"]).unwrap();
+        let line = ["teamctl", "spawn", "alice", "--model", "script", "--no-start"];
+        let cli = args::Cli::try_parse_from(line).unwrap();
         let args::Command::Spawn(args) = cli.command else { panic!() };
         assert_eq!(run(&context, *args), Ok(ExitCode::Done));
         answering.join().unwrap();

@@ -22,6 +22,7 @@ use teamd_shared::member::Member;
 use teamd_shared::message::LEAD;
 use teamd_shared::name::Name;
 use teamd_shared::request::{Kind, Payload, Request, Status};
+use teamd_shared::suggest;
 use uuid::Uuid;
 
 use crate::daemon::core::event::{Action, Event, Incarnation, Now, ReplyTo};
@@ -120,12 +121,9 @@ impl View<'_> {
     /// Returns a member of the roster.
     fn known(&self, name: &Name) -> Result<&Member, Refusal> {
         self.team.members.get(name).map(|state| &state.record).ok_or_else(|| {
-            let known: Vec<_> = self.team.members.keys().map(Name::as_str).collect();
-            let hint = match known.as_slice() {
-                [] => "no teammate was spawned yet: `teamctl spawn NAME`".to_owned(),
-                known => format!("the team has {}", known.join(", ")),
-            };
-            Refusal::new(RefusalCode::NotFound, format!("no such teammate: {name}")).hint(hint)
+            let known = self.team.members.keys().map(Name::as_str);
+            let (wrong, hint) = suggest::unknown_teammate(name.as_str(), known);
+            Refusal::new(RefusalCode::NotFound, wrong).hint(hint)
         })
     }
 

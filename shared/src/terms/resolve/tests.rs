@@ -159,14 +159,16 @@ fn without_a_name_the_model_is_that_whose_key_is_there_else_none_is_said() {
 }
 
 #[test]
-fn a_missing_key_is_noticed() {
+fn a_model_needs_the_key_of_its_service() {
     let key = |model: &str, variables: &[(&str, &str)]| {
         let lookup = |wanted: &str| variables.iter().find(|it| it.0 == wanted).map(|it| it.1.to_owned());
-        missing_key(&model.parse().unwrap(), &lookup).is_some()
+        require_key(&model.parse().unwrap(), &lookup).is_err()
     };
     assert!(key("anthropic:m", &[("OPENAI_API_KEY", "x")]) && key("openai", &[("OPENAI_API_KEY", "")]));
     assert!(!key("anthropic", &[("ANTHROPIC_AUTH_TOKEN", "x")]) && !key("script", &[]));
     assert!(!key("openai", &[("OPENAI_BASE_URL", "http://127.0.0.1")]));
+    let error = require_key(&"anthropic:m".parse().unwrap(), &|_| None).unwrap_err().to_string();
+    assert_eq!(error, "ANTHROPIC_API_KEY is not set: an `anthropic` model needs it, or ANTHROPIC_AUTH_TOKEN");
 }
 
 #[test]

@@ -74,7 +74,7 @@ pub(super) fn explain(failure: &Failure, settings: &Settings, attempts: u32) -> 
         ),
         FailureKind::Unreachable => (
             format!("{host} cannot be reached: {said}"),
-            "look at the network, the base URL and the proxy variables, then send the message again"
+            "look at the network, the base URL and the proxy variables; the next message goes on with the work"
                 .to_owned(),
         ),
         FailureKind::Silent => (

@@ -143,7 +143,10 @@ fn unreachable(error: reqwest::Error) -> Failure {
     let why = error_chain(error);
     let is_certificate = ["certificate", "UnknownIssuer"].into_iter().any(|word| why.contains(word));
     let kind = if is_certificate { FailureKind::Certificate } else { FailureKind::Unreachable };
-    Failure::new(kind, &why)
+    // The innermost error says why, those around it only which library saw it.
+    let innermost = why.rsplit(": ").next().unwrap_or(&why);
+    let why = if is_certificate { &why } else { innermost.split(" (os error").next().unwrap_or(innermost) };
+    Failure::new(kind, why)
 }
 
 /// Returns the value of a header; empty if it is missing.

@@ -88,8 +88,8 @@ fn lead_and_user_are_reached_through_the_leads_inbox() {
 fn no_line_is_written_to_an_unknown_or_ended_member_or_the_sender() {
     let team = team(&[("alice", "working"), ("carol", "shutdown")]);
     for (to, told) in [
-        ("bob", "no such teammate: bob"),
-        ("../x", "no such teammate: ../x"),
+        ("bob", "there is no teammate named bob"),
+        ("../x", "there is no teammate named ../x"),
         ("carol", "carol is not running (shutdown)"),
         ("alice", "yourself"),
     ] {

@@ -136,6 +136,17 @@ pub(super) fn found_again(earlier: &[CheckFinding], later: Vec<CheckFinding>) ->
     later.into_iter().filter(|finding| finding.severity == Severity::Ok || before(finding)).collect()
 }
 
+/// Says in one line how it stands.
+pub(super) fn verdict(findings: &[CheckFinding]) -> String {
+    let number = |severity| findings.iter().filter(|finding| finding.severity == severity).count();
+    match (number(Severity::Problem), number(Severity::Note)) {
+        (0, 0) => "all is well".to_owned(),
+        (0, notes) => format!("no problem, {}", count(notes, "note")),
+        (problems, 0) => count(problems, "problem"),
+        (problems, notes) => format!("{}, {}", count(problems, "problem"), count(notes, "note")),
+    }
+}
+
 /// Lays findings out for people: the check, how it stands, and below each that is not as it should be what it means and
 /// what to do next.
 pub(super) fn show(findings: &[CheckFinding]) -> String {

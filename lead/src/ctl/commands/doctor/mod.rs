@@ -164,6 +164,7 @@ fn print(context: &Context, report: &Report) -> Result<(), CommandError> {
     for why in &report.fixed.failed {
         out.note(format_args!("not fixed: {}", escape::line(why)));
     }
+    out.text(finding::verdict(&report.findings))?;
     let fixable = report.findings.iter().filter(|finding| finding.fixable).count();
     if fixable > 0 {
         out.hint(format_args!("`teamctl doctor --fix` sets {fixable} of these right, and deletes no data"));

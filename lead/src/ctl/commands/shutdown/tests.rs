@@ -190,6 +190,16 @@ fn all_of_a_team_that_has_ended_is_done_without_a_daemon_and_a_name_is_not() {
 }
 
 #[test]
+fn a_teammate_that_has_ended_already_is_what_was_wanted() {
+    let (_scratch, dir) = team(&roster());
+    let daemon = daemon(&dir, |_| Some(Err(Refusal::new(RefusalCode::Conflict, "alice is not running"))));
+    let (context, stdout, _) = context(&dir, false);
+    assert_eq!(run(&context, args("alice")), Ok(ExitCode::Done));
+    assert_eq!(stdout.text(), "alice has ended already: shutdown (exit code 0)\n");
+    daemon.join().unwrap();
+}
+
+#[test]
 fn force_has_its_own_patience() {
     let (_scratch, dir) = team(&json!([]));
     let (context, ..) = context(&dir, false);

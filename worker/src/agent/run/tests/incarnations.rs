@@ -126,7 +126,7 @@ fn a_message_is_sent_to_who_runs_and_refused_to_who_does_not() {
     let results = team.results();
     assert_eq!(results[0], ("sent to bob".to_owned(), false));
     assert_eq!(results[1], ("carol is not running (crashed)".to_owned(), true));
-    assert_eq!(results[2], ("no such teammate: dave".to_owned(), true));
+    assert_eq!(results[2], ("there is no teammate named dave".to_owned(), true));
     assert_eq!(team.lines("bob")[0]["content"], "hello");
 }
 

@@ -1,0 +1,93 @@
+//! Starts the daemon for a command that needs one, as `teamd start` does without a terminal: it trusts nothing and adopts
+//! nothing.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+use teamd_shared::team_dir::{DirError, TeamDir};
+
+use super::context::Context;
+use super::escape;
+use crate::client::is_locked;
+use crate::error::CommandError;
+use crate::exit_code::ExitCode;
+use crate::programs;
+use crate::registered;
+
+/// Starts the daemon if none runs, unless the person or a setting says otherwise. Then the command itself says what is missing.
+/// `check` looks first whether the command could be done at all, in the team directory if there is one.
+///
+/// # Errors
+/// As `check` and `teamd start`, or [`ExitCode::NotRunning`] in a directory that is no project.
+pub(super) fn ensure_daemon(
+    context: &Context,
+    no_start: bool,
+    check: impl FnOnce(Option<&TeamDir>) -> Result<(), CommandError>,
+) -> Result<(), CommandError> {
+    let dir = match TeamDir::open(&context.path) {
+        Ok(dir) => Some(dir),
+        Err(DirError::Missing(_)) => None,
+        Err(error) => return Err(error.into()),
+    };
+    if let Some(dir) = &dir {
+        registered::check(&context.register, dir, ExitCode::NotRunning)?;
+        if is_locked(dir) {
+            return Ok(());
+        }
+    }
+    if no_start || !context.settings.auto_start {
+        return Ok(());
+    }
+    refuse_home(&context.path)?;
+    check(dir.as_ref())?;
+    start(context)
+}
+
+/// Refuses the home directory and the root: a team there could write all that is the user's, and a person who is there by
+/// chance does not mean that.
+fn refuse_home(path: &Path) -> Result<(), CommandError> {
+    let real = |path: &Path| path.canonicalize().ok();
+    let above = path.parent().and_then(real);
+    let home = std::env::home_dir().and_then(|home| real(&home));
+    let which = match above {
+        Some(above) if above == Path::new("/") => "the root directory",
+        Some(above) if Some(&above) == home.as_ref() => "the home directory",
+        _ => return Ok(()),
+    };
+    let message = format!("no daemon runs for {}, and none is started by itself in {which}", path.display());
+    Err(CommandError::new(ExitCode::NotRunning, message)
+        .hint("change to the directory of your project; `teamd start` starts one here, if you mean that"))
+}
+
+/// Runs `teamd start`, and says so if that one started the daemon.
+fn start(context: &Context) -> Result<(), CommandError> {
+    let failed = |why: String| CommandError::new(ExitCode::Failed, format!("cannot start the daemon: {why}"));
+    let program = programs::teamd().map_err(|error| failed(error.to_string()))?;
+    let output = Command::new(&program)
+        .args(["--json", "--team-dir"])
+        .arg(&context.path)
+        .arg("start")
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| {
+            failed(format!("{}: {error}", program.display()))
+                .hint("install teamd, teamctl and team-worker together, of the same version")
+        })?;
+    let said = |bytes: &[u8]| {
+        let text = String::from_utf8_lossy(bytes).into_owned();
+        text.lines().last().and_then(|line| serde_json::from_str::<Value>(line).ok())
+    };
+    if !output.status.success() {
+        let error = said(&output.stderr).and_then(|said| CommandError::of_json(&said));
+        return Err(
+            error.unwrap_or_else(|| failed(String::from_utf8_lossy(&output.stderr).trim().to_owned()))
+        );
+    }
+    let Some(started) = said(&output.stdout).filter(|started| started["already_running"] == false) else {
+        return Ok(());
+    };
+    let path = context.path.to_string_lossy();
+    context.out.aside(format_args!("started teamd (pid {}) for {}", started["pid"], escape::line(&path)));
+    Ok(())
+}

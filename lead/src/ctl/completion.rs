@@ -1,0 +1,87 @@
+//! What a shell completes: names from the roster and ids of pending plans. It reads files, starts nothing, and says nothing: where
+//! something cannot be read there is nothing to complete.
+
+use std::ffi::OsStr;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use clap::CommandFactory;
+use clap_complete::engine::{ArgValueCandidates, CompletionCandidate};
+use clap_complete::env::{CompleteEnv, Shells};
+use teamd_shared::config::Roster;
+use teamd_shared::request::Kind;
+use teamd_shared::team_dir::{TeamDir, locate};
+
+use super::requests;
+use crate::registered;
+
+/// The variable by which a shell asks for completions.
+const VARIABLE: &str = "COMPLETE";
+
+/// Answers a shell that asks for completions. Tells whether one did.
+pub(crate) fn answer<P: CommandFactory>() -> bool {
+    if std::env::var_os(VARIABLE).is_none_or(|shell| shell.is_empty()) {
+        return false;
+    }
+    let here = std::env::current_dir().ok();
+    CompleteEnv::with_factory(P::command).try_complete(std::env::args_os(), here.as_deref()).unwrap_or(true)
+}
+
+/// Writes what makes a shell ask the program.
+///
+/// # Errors
+/// If nothing is known of that shell, or what it is written to fails.
+pub(crate) fn register(shell: &str, program: &str, script: &mut Vec<u8>) -> io::Result<()> {
+    let known = Shells::builtins();
+    let completer = known.completer(shell).ok_or(io::ErrorKind::Unsupported)?;
+    completer.write_registration(VARIABLE, program, program, program, script)
+}
+
+/// Completes the names of teammates.
+pub(crate) fn names() -> ArgValueCandidates {
+    ArgValueCandidates::new(|| {
+        let roster = dir().and_then(|dir| Roster::load(&dir).ok().flatten()).unwrap_or_default();
+        let of_member = |name: &str, help: String| CompletionCandidate::new(name).help(Some(help.into()));
+        roster.members.iter().map(|it| of_member(it.name.as_str(), it.status.as_str().to_owned())).collect()
+    })
+}
+
+/// Completes the ids of pending plans.
+pub(crate) fn plans() -> ArgValueCandidates {
+    ArgValueCandidates::new(|| {
+        let all = dir().and_then(|dir| requests::recent(&dir).ok()).unwrap_or_default();
+        let plans = all.iter().filter(|it| it.kind == Kind::PlanApproval && it.is_pending());
+        let candidate =
+            |id: &str, help: &str| CompletionCandidate::new(id).help(Some(help.to_owned().into()));
+        plans.map(|it| candidate(it.request_id.as_str(), &format!("plan of {}", it.from))).collect()
+    })
+}
+
+/// Opens the team directory that the command line names, or that is the nearest one, if it is registered.
+fn dir() -> Option<TeamDir> {
+    let register = registered::register().ok()?;
+    let is_registered =
+        |path: &Path| TeamDir::open(path).is_ok_and(|dir| register.knows(&dir).is_ok_and(|known| known));
+    let words: Vec<_> = std::env::args_os().collect();
+    let after = words.iter().position(|word| word == "--team-dir").and_then(|at| words.get(at + 1));
+    let named = after.cloned().or_else(|| std::env::var_os("TEAM_DIR"));
+    let named: Option<PathBuf> = named.filter(|path| path != OsStr::new("")).map(PathBuf::from);
+    let here = std::env::current_dir().ok()?;
+    let path = locate(named.as_deref(), &here, is_registered).path;
+    is_registered(&path).then(|| TeamDir::open(&path).ok())?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_shell_is_told_to_ask_the_program() {
+        for shell in ["bash", "zsh", "fish"] {
+            let mut script = Vec::new();
+            register(shell, "teamctl", &mut script).unwrap();
+            assert!(String::from_utf8(script).unwrap().contains("COMPLETE"), "{shell}");
+        }
+        assert!(register("tcsh", "teamctl", &mut Vec::new()).is_err());
+    }
+}

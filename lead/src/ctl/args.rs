@@ -14,7 +14,7 @@ pub(crate) use acting::{
     Attach, Broadcast, Chat, RequestPlan, Send, Shutdown, Spawn, Teammate, VerdictArgs, Wait,
 };
 pub(crate) use looking::{
-    Completions, Doctor, Events, Inbox, Lint, LintAs, Log, Plans, Range, Requests, Schema, StatusArgs,
+    Column, Completions, Doctor, Events, Inbox, Lint, LintAs, Log, Plans, Range, Requests, Schema, StatusArgs,
     TranscriptArgs,
 };
 pub(crate) use value::duration;

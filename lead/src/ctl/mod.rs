@@ -6,6 +6,7 @@
 
 mod chat;
 mod commands;
+mod grouping;
 mod processes;
 mod render;
 mod requests;

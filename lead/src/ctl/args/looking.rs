@@ -7,11 +7,46 @@ use teamd_shared::schema::Of;
 
 use super::value::{LogName, Mailbox, log_name, mailbox, schema};
 
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(crate) struct StatusArgs {
     /// Show all details of one teammate
     #[arg(value_parser = Name::of_inbox)]
     pub(crate) name: Option<Name>,
+    /// Show only the teammates that wait for you
+    #[arg(long, conflicts_with = "name")]
+    pub(crate) waiting: bool,
+    /// Show only the teammates that run
+    #[arg(long, conflicts_with_all = ["name", "waiting"])]
+    pub(crate) running: bool,
+    /// Keep the list on the screen, and answer plans there (needs a terminal)
+    #[arg(long, conflicts_with_all = ["name", "json"])]
+    pub(crate) watch: bool,
+    /// Show all columns and all of each line, and ended teammates one by one
+    #[arg(long, conflicts_with = "name")]
+    pub(crate) wide: bool,
+    /// Show these columns (comma-separated), and ended teammates one by one
+    #[arg(long, short = 'o', value_name = "COLUMNS", value_delimiter = ',')]
+    #[arg(conflicts_with_all = ["name", "wide", "watch"])]
+    pub(crate) columns: Vec<Column>,
+}
+
+/// A column of the table of teammates, in the usual order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Column {
+    Name,
+    Role,
+    Status,
+    Since,
+    Unread,
+    Gate,
+    Pid,
+    Model,
+    Tokens,
+    /// The tokens as one number.
+    #[value(skip)]
+    Spent,
+    Restarts,
+    Doing,
 }
 
 // The records of a file to show. (A doc comment would replace the help of the command.)

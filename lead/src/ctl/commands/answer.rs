@@ -4,6 +4,7 @@ use serde_json::json;
 use teamd_shared::control::{Command, Done};
 use teamd_shared::id::RequestId;
 use teamd_shared::request::{Kind, Status};
+use teamd_shared::team_dir::TeamDir;
 
 use crate::client::{Client, unexpected};
 use crate::ctl::context::{Context, block_on};
@@ -38,11 +39,8 @@ pub(in crate::ctl) fn give(
     let plan = requests::find(&dir, id, Some(Kind::PlanApproval))?;
     let (request_id, from) = (plan.request_id.clone(), plan.from.clone());
     let wanted = if approve { Status::Approved } else { Status::Rejected };
-    let command = Command::Answer { request_id: request_id.clone(), approve, feedback };
-    let done = block_on(async { Ok(Client::connect(&dir).await?.call(command).await?) });
-    let repeated = match done {
-        Ok(Done::Answered { repeated }) => repeated,
-        Ok(other) => return Err(unexpected(&other)),
+    let repeated = match block_on(record(&dir, &request_id, approve, feedback)) {
+        Ok(repeated) => repeated,
         // It ended so long ago that the daemon knows it no more: the journal does.
         Err(error) if error.code() == ExitCode::NotFound && plan.status == wanted => true,
         Err(error) if error.code() == ExitCode::NotFound && !plan.is_pending() => {
@@ -52,6 +50,23 @@ pub(in crate::ctl) fn give(
         Err(error) => return Err(error),
     };
     Ok(Answered { request_id, from, approve, repeated })
+}
+
+/// Gives the answer to the plan of this id, and to no other one. Returns whether it had this answer already.
+///
+/// # Errors
+/// If the daemon does not run, or refuses the answer.
+pub(in crate::ctl) async fn record(
+    dir: &TeamDir,
+    request_id: &RequestId,
+    approve: bool,
+    feedback: String,
+) -> Result<bool, CommandError> {
+    let command = Command::Answer { request_id: request_id.clone(), approve, feedback };
+    match Client::connect(dir).await?.call(command).await? {
+        Done::Answered { repeated } => Ok(repeated),
+        other => Err(unexpected(&other)),
+    }
 }
 
 impl Answered {

@@ -41,4 +41,5 @@ mod support;
 mod texts;
 mod tools;
 mod trust;
+mod watch;
 mod wire;

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::environment::Environment;
 use crate::id::RequestId;
-use crate::message::IdleReason;
 use crate::member::{Doing, Gate, Terms, Waiting};
+use crate::message::IdleReason;
 use crate::position::Position;
 use crate::transcript::Usage;
 

@@ -5,7 +5,7 @@ use clap_complete::Shell;
 use teamd_shared::name::Name;
 use teamd_shared::schema::Of;
 
-use super::value::{LogName, Mailbox, log_name, mailbox, schema};
+use super::value::{LogName, Mailbox, log_name, mailbox, past, schema};
 
 #[derive(Debug, Default, Args)]
 pub(crate) struct StatusArgs {
@@ -95,6 +95,9 @@ pub(crate) struct Log {
 
 #[derive(Debug, Args)]
 pub(crate) struct Events {
+    /// Show only events since a time (14:05, 2026-11-23 14:05) or for a duration (10m)
+    #[arg(long, value_name = "TIME", value_parser = past)]
+    pub(crate) since: Option<f64>,
     /// The events.
     #[command(flatten)]
     pub(crate) range: Range,

@@ -126,7 +126,9 @@ fn rows<'r>(roster: &'r Roster, shown: Vec<&'r RosterMember>, team: &'r Team) ->
 }
 
 fn sort(rows: &mut [Row<'_>]) {
-    rows.sort_by(|a, b| Standing::order((&a.standing, a.member.name.as_str()), (&b.standing, b.member.name.as_str())));
+    rows.sort_by(|a, b| {
+        Standing::order((&a.standing, a.member.name.as_str()), (&b.standing, b.member.name.as_str()))
+    });
 }
 
 fn is_wanted(args: &StatusArgs, row: &Row<'_>) -> bool {
@@ -141,7 +143,11 @@ fn list(terminal: Option<usize>, args: &StatusArgs, rows: &[Row<'_>]) -> String 
         Some(terminal) if !args.wide => {
             let ended = rows.partition_point(|row| row.standing.group != Group::Ended);
             let (rows, ended) = rows.split_at(ended);
-            let text = if rows.is_empty() { String::new() } else { table::fitting(rows, terminal).render(Some(terminal)) };
+            let text = if rows.is_empty() {
+                String::new()
+            } else {
+                table::fitting(rows, terminal).render(Some(terminal))
+            };
             text + &fold(ended, terminal)
         }
         _ => table::wide(rows).render(None),

@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 const NOW: f64 = 10_000.0;
 
 fn member(status: &str, more: &Value) -> RosterMember {
-    let mut member = json!({"name": "ana", "status": status, "gate": "open", "updated_at": 9_000.0, "incarnation": 1});
+    let mut member =
+        json!({"name": "ana", "status": status, "gate": "open", "updated_at": 9_000.0, "incarnation": 1});
     for (key, value) in more.as_object().unwrap() {
         member[key] = value.clone();
     }
@@ -13,9 +14,11 @@ fn member(status: &str, more: &Value) -> RosterMember {
 
 fn request(kind: &str, status: &str, payload: &Value) -> Request {
     let (from, to) = if kind == "shutdown" { ("lead", "ana") } else { ("ana", "lead") };
-    serde_json::from_value(json!({"request_id": "7b468522", "kind": kind, "from": from, "to": to, "status": status,
+    serde_json::from_value(
+        json!({"request_id": "7b468522", "kind": kind, "from": from, "to": to, "status": status,
         "payload": payload, "incarnation": 1, "message_id": "018f0000-0000-7000-8000-000000000000",
-        "created_at": 9_500.0, "resolved_at": 9_600.0, "reason": "chapter two is not written yet"}))
+        "created_at": 9_500.0, "resolved_at": 9_600.0, "reason": "chapter two is not written yet"}),
+    )
     .unwrap()
 }
 
@@ -49,12 +52,8 @@ fn a_plan_and_a_rejected_shutdown_need_a_person() {
     assert_eq!(unread, at(Group::NeedsYou, "plan", "waiting for approval", 9_000.0));
     let refusal = refusal();
     let facts = Facts { refusal: Some(&refusal), ..Facts::default() };
-    let stays = at(
-        Group::NeedsYou,
-        "stays",
-        "rejected the shutdown: chapter two is not written yet",
-        9_600.0,
-    );
+    let stays =
+        at(Group::NeedsYou, "stays", "rejected the shutdown: chapter two is not written yet", 9_600.0);
     for status in ["idle", "working"] {
         assert_eq!(stands(&member(status, &json!({})), facts), stays);
     }
@@ -64,7 +63,8 @@ fn a_plan_and_a_rejected_shutdown_need_a_person() {
 
 #[test]
 fn trouble_is_told_apart_from_rest() {
-    let idle = |reason: &str, activity: &str| member("idle", &json!({"idle_reason": reason, "activity": activity}));
+    let idle =
+        |reason: &str, activity: &str| member("idle", &json!({"idle_reason": reason, "activity": activity}));
     let none = Facts::default();
     let failed = idle("failed", "failed: 127.0.0.1:9 refused the connection");
     let refused = "127.0.0.1:9 refused the connection";

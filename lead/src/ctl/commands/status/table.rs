@@ -18,6 +18,9 @@ const DOING: usize = 28;
 /// The same before the last one goes that can.
 const LEAST: usize = 16;
 
+/// How much of what a member does can be seen on any terminal, in characters.
+const SEEN: usize = 2_000;
+
 const ALL: [Column; 12] = [
     Column::Name,
     Column::Role,
@@ -128,10 +131,14 @@ impl Row<'_> {
         let spent = !member.usage.is_nothing();
         match column {
             Column::Name => Cell::styled(member.name.as_str(), BOLD),
-            Column::Role => Cell::new(cut(if member.role.is_empty() { "-" } else { &member.role }, Some(ROLE))),
+            Column::Role => {
+                Cell::new(cut(if member.role.is_empty() { "-" } else { &member.role }, Some(ROLE)))
+            }
             Column::Status if words => Cell::styled(self.standing.word, self.standing.group.style()),
             Column::Status => Cell::styled(self.status(), self.standing.group.style()),
-            Column::Since => Cell::new(clock::age(if words { self.standing.since } else { member.updated_at })),
+            Column::Since => {
+                Cell::new(clock::age(if words { self.standing.since } else { member.updated_at }))
+            }
             Column::Unread => match self.unread {
                 None => Cell::styled("?", BOLD),
                 Some(0) => Cell::styled("-", DIM),
@@ -148,12 +155,15 @@ impl Row<'_> {
             }
             Column::Restarts if member.restarts == 0 => Cell::styled("-", DIM),
             Column::Restarts => Cell::styled(member.restarts.to_string(), BOLD),
-            Column::Doing => self.doing(),
+            Column::Doing => self.doing(words),
         }
     }
 
-    fn doing(&self) -> Cell {
-        let what = &self.standing.what;
+    /// Shows what it does; on a `terminal` no more of it than can ever be seen.
+    fn doing(&self, terminal: bool) -> Cell {
+        let what = self.standing.what.as_str();
+        let end = what.char_indices().map(|(at, _)| at).nth(SEEN).filter(|_| terminal);
+        let what = &what[..end.unwrap_or(what.len())];
         if self.standing.group == Group::Stuck {
             return Cell::styled(what, BAD).wrapping();
         }

@@ -1,8 +1,8 @@
 use super::*;
-use clap::Parser;
 use crate::ctl::context::tests::context;
 use crate::ctl::output::tests::Captured;
 use crate::ctl::roster::tests::{member, team};
+use clap::Parser;
 use teamd_shared::name::Name;
 use teamd_shared::team_dir::TeamDir;
 
@@ -167,7 +167,8 @@ fn mixed() -> Vec<RosterMember> {
         let mut row = member(name, status);
         (row["role"], row["activity"]) = (json!("coder"), json!(activity));
         (row["model"], row["usage"]) = (json!("anthropic:claude-sonnet-4-5"), usage.clone());
-        (row["idle_reason"], row["updated_at"]) = (json!(Some(reason).filter(|it| !it.is_empty())), json!(wall() - 125.0));
+        (row["idle_reason"], row["updated_at"]) =
+            (json!(Some(reason).filter(|it| !it.is_empty())), json!(wall() - 125.0));
         row
     };
     let failed = "failed: 127.0.0.1:11434 refused the connection; is the service of the model running, and is the address \
@@ -176,7 +177,12 @@ fn mixed() -> Vec<RosterMember> {
         row("w10", "idle", "", "available"),
         row("w2", "idle", "", "available"),
         row("jun", "idle", failed, "failed"),
-        row("implementer-of-feature-number-01", "working", "bash: cargo test --workspace --all-targets --no-fail-fast", ""),
+        row(
+            "implementer-of-feature-number-01",
+            "working",
+            "bash: cargo test --workspace --all-targets --no-fail-fast",
+            ""
+        ),
         row("ana", "awaiting_approval", "waiting for approval", ""),
         row("gus", "shutdown", "", ""),
         row("ida", "killed", "", ""),
@@ -235,7 +241,10 @@ fn columns_can_be_chosen_and_members_left_out() {
     assert!(text.starts_with("NAME\nana\n"), "{text}");
     let (text, _) = shown(&[]);
     let names: Vec<&str> = text.lines().skip(1).filter_map(|line| line.split_whitespace().next()).collect();
-    assert_eq!(&names[..8], ["ana", "evil", "gus", "ida", "implementer-of-feature-number-01", "jun", "w2", "w10"]);
+    assert_eq!(
+        &names[..8],
+        ["ana", "evil", "gus", "ida", "implementer-of-feature-number-01", "jun", "w2", "w10"]
+    );
     for wrong in [["-o", "colour"], ["alice", "--watch"], ["--watch", "--json"]] {
         let line = [&["teamctl", "status"], &wrong[..]].concat();
         assert!(crate::ctl::args::Cli::try_parse_from(line).is_err(), "{wrong:?}");

@@ -65,7 +65,8 @@ async fn watch(context: &Context, dir: &TeamDir, args: &StatusArgs) -> CommandRe
     // Watched before it is read: a change in between is seen.
     let mut wake = Wake::new(dir, &TeamPath::config(), context.settings.poll);
     let mut seen = Seen::read(dir)?;
-    let mut screen = Screen::open().map_err(|error| CommandError::refused("cannot use the terminal", &error))?;
+    let mut screen =
+        Screen::open().map_err(|error| CommandError::refused("cannot use the terminal", &error))?;
     let (mut keys, mut answers, mut view) = (EventStream::new(), FuturesUnordered::new(), View::default());
     loop {
         let mut rows = super::rows(&seen.roster, seen.roster.members.iter().collect(), &seen.requests);

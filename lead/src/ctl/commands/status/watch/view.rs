@@ -82,8 +82,7 @@ impl View {
         roster: &Roster,
         (columns, height): (usize, usize),
     ) -> Vec<String> {
-        let (rows, ended) =
-            rows.split_at(rows.partition_point(|row| row.standing.group != Group::Ended));
+        let (rows, ended) = rows.split_at(rows.partition_point(|row| row.standing.group != Group::Ended));
         let chosen = self.choose(rows);
         self.names = rows.iter().map(|row| row.member.name.clone()).collect();
         let room = height.saturating_sub(FRAME).max(1);
@@ -114,7 +113,8 @@ impl View {
     /// Finds the row of the teammate that is selected, or the row in its place.
     fn choose(&mut self, rows: &[Row<'_>]) -> Option<usize> {
         let is = |row: &Row<'_>| self.selected.as_ref().is_some_and(|it| it.name == row.member.name);
-        let before = self.selected.as_ref().and_then(|it| self.names.iter().position(|name| *name == it.name));
+        let before =
+            self.selected.as_ref().and_then(|it| self.names.iter().position(|name| *name == it.name));
         let at = rows.iter().position(is).or(before).unwrap_or(0).min(rows.len().checked_sub(1)?);
         let row = &rows[at];
         let plan = row.plan.map(|plan| plan.request_id.clone());
@@ -227,7 +227,8 @@ fn add(feedback: &mut String, text: &str) {
 
 /// Shows the end of what is typed: the cursor is there.
 fn prompt(verdict: &Verdict, columns: usize) -> String {
-    let label = cut(&format!("reject {} of {}, because: ", verdict.request_id, verdict.name), Some(columns / 2));
+    let label =
+        cut(&format!("reject {} of {}, because: ", verdict.request_id, verdict.name), Some(columns / 2));
     let room = columns.saturating_sub(width(&label) + 1);
     let typed = escape::line(&verdict.feedback).into_owned();
     let from = typed.char_indices().map(|(at, _)| at).find(|&at| width(&typed[at..]) <= room);
@@ -262,12 +263,7 @@ fn summary(rows: &[Row<'_>], ended: usize, roster: &Roster, columns: usize) -> S
 }
 
 /// Lays out the list; also returns the line of the selected row.
-fn list(
-    rows: &[Row<'_>],
-    ended: &[Row<'_>],
-    chosen: Option<usize>,
-    columns: usize,
-) -> (Vec<String>, usize) {
+fn list(rows: &[Row<'_>], ended: &[Row<'_>], chosen: Option<usize>, columns: usize) -> (Vec<String>, usize) {
     let columns = columns.saturating_sub(2);
     let (mut lines, mut at) = (Vec::new(), 0);
     if rows.is_empty() {

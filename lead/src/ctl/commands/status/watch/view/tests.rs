@@ -18,7 +18,8 @@ impl Stage {
     fn of(rows: &[(&str, Group, &'static str, &str, &str)]) -> Self {
         let mut stage = Self::default();
         for &(name, group, word, what, plan) in rows {
-            let member = json!({"name": name, "status": "idle", "gate": "open", "role": "coder", "model": "script"});
+            let member =
+                json!({"name": name, "status": "idle", "gate": "open", "role": "coder", "model": "script"});
             stage.members.push(serde_json::from_value(member).unwrap());
             stage.standings.push(Standing { group, word, what: what.to_owned(), since: 0.0 });
             stage.plans.push((!plan.is_empty()).then(|| request(name, plan)));
@@ -133,7 +134,8 @@ fn feedback_is_asked_on_one_line_and_pasted_text_is_never_a_key() {
     }
     view.paste(", keep\nthe cache\u{202e}");
     // What changes meanwhile changes nothing in what is answered.
-    let frame = Stage::of(&[("cy", Group::NeedsYou, "plan", "d4d4d4d4 x", "d4d4d4d4")]).frame(&mut view, SIZE);
+    let frame =
+        Stage::of(&[("cy", Group::NeedsYou, "plan", "d4d4d4d4 x", "d4d4d4d4")]).frame(&mut view, SIZE);
     view.drawn(later);
     assert_eq!(frame[22], "reject b2b2b2b2 of bo, because: no, keep the cache\\u{202e}█");
     let Some(Wish::Answer(verdict)) = press(&mut view, '\n', later) else { panic!("no answer") };
@@ -162,7 +164,8 @@ fn each_line_fits_and_the_selected_row_is_on_the_screen() {
     let rows: Vec<_> =
         names.iter().map(|name| (name.as_str(), Group::Stuck, "failed", long.as_str(), "")).collect();
     let stage = Stage::of(&rows[..30]);
-    let many = Stage::of(&names.iter().map(|n| (n.as_str(), Group::Idle, "idle", "", "")).collect::<Vec<_>>());
+    let many =
+        Stage::of(&names.iter().map(|n| (n.as_str(), Group::Idle, "idle", "", "")).collect::<Vec<_>>());
     for size in [(60, 20), (80, 24), (200, 60), (20, 5)] {
         let mut view = View::default();
         for frame in [stage.frame(&mut view, size), many.frame(&mut view, size)] {
@@ -175,7 +178,10 @@ fn each_line_fits_and_the_selected_row_is_on_the_screen() {
             view.key(KeyEvent::new(KeyCode::Down, KeyModifiers::NONE), Instant::now());
             let frame = many.frame(&mut view, size);
             let selected = format!("> {}", names[step + 1]);
-            assert!(frame.iter().any(|line| line.starts_with(&selected[..size.0.min(selected.len())])), "{step}");
+            assert!(
+                frame.iter().any(|line| line.starts_with(&selected[..size.0.min(selected.len())])),
+                "{step}"
+            );
         }
     }
 }

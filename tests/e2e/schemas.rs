@@ -145,7 +145,12 @@ fn the_schemas_take_what_each_command_prints_for_programs() {
     valid(&team, "send", &team.json(["send", "alice", "hi"]), &["id", "to", "offset"]);
     valid(&team, "broadcast", &team.json(["broadcast", "hi"]), &["id", "to"]);
     valid(&team, "wait", &team.json(["wait", "alice", "--for", "idle"]), &["name", "status"]);
-    valid(&team, "wait", &team.json(["wait", "--all"]), &["results"]);
+    valid(
+        &team,
+        "wait",
+        &team.json(["wait", "--all", "--for", "idle,working,awaiting_approval"]),
+        &["results"],
+    );
     valid(&team, "request-plan", &team.json(["request-plan", "alice"]), &["name", "incarnation", "gate"]);
     valid(&team, "interrupt", &team.json(["interrupt", "dave"]), &["name"]);
     let plans = team.json(["plans"]);

@@ -146,7 +146,7 @@ fn list(terminal: Option<usize>, args: &StatusArgs, rows: &[Row<'_>]) -> String 
             let text = if rows.is_empty() {
                 String::new()
             } else {
-                table::fitting(rows, terminal).render(Some(terminal))
+                table::fitting(rows, terminal, true).render(Some(terminal))
             };
             text + &fold(ended, terminal)
         }

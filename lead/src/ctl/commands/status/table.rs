@@ -61,12 +61,13 @@ pub(super) fn wide(rows: &[Row<'_>]) -> Table {
     of_columns(rows, &telling(rows, Column::Spent))
 }
 
-/// Lays out the members below the headings of their groups, so that a line has room for what they do.
-pub(super) fn fitting(rows: &[Row<'_>], terminal: usize) -> Table {
+/// Lays out the members, if `has_unread` with their unread messages, below the headings of their groups, so that a line has room for what they do.
+pub(super) fn fitting(rows: &[Row<'_>], terminal: usize, has_unread: bool) -> Table {
     let all = table(rows, true);
     let widths = all.widths();
     // One of the two shows the tokens.
     let mut columns = telling(rows, Column::Spent);
+    columns.retain(|column| has_unread || *column != Column::Unread);
     let wanted = widths.last().copied().unwrap_or(0);
     for left_out in LEFT_OUT {
         let enough = wanted.min(if left_out == Column::Since { LEAST } else { DOING.max(terminal * 2 / 5) });
@@ -75,7 +76,10 @@ pub(super) fn fitting(rows: &[Row<'_>], terminal: usize) -> Table {
             break;
         }
         match left_out {
-            Column::Tokens if columns.contains(&Column::Tokens) => columns = telling(rows, Column::Tokens),
+            Column::Tokens if columns.contains(&Column::Tokens) => {
+                columns = telling(rows, Column::Tokens);
+                columns.retain(|column| has_unread || *column != Column::Unread);
+            }
             _ => columns.retain(|column| *column != left_out),
         }
     }

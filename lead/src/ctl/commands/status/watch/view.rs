@@ -270,7 +270,7 @@ fn list(rows: &[Row<'_>], ended: &[Row<'_>], chosen: Option<usize>, columns: usi
         lines.push(paint(DIM, "no teammate to show"));
     } else {
         // One line each: the details have the rest.
-        let drawn = table::fitting(rows, columns).cut_lines(columns);
+        let drawn = table::fitting(rows, columns, false).cut_lines(columns);
         let mut row = 0;
         for (number, (line, is_heading)) in drawn.into_iter().enumerate() {
             let is_row = number > 0 && !is_heading;

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::journal::Daemon;
 use crate::json;
 use crate::member::{Bounds, Cgroup, Exit, Gate, Limits, MemberStatus, Sandbox, Waiting};
+use crate::message::IdleReason;
 use crate::name::Name;
 use crate::process::Identity;
 use crate::team_dir::{DirError, TeamDir, TeamPath};
@@ -100,6 +101,8 @@ pub struct RosterMember {
     /// What it does, in a few words; when it waits, why it could not go on, or nothing.
     #[serde(default)]
     pub activity: String,
+    /// While it is idle: how its last piece of work ended; null if there was none.
+    pub idle_reason: Option<IdleReason>,
     /// The pause in its model call, if it makes one; else null.
     pub waiting: Option<Waiting>,
     /// Seconds since 1970, when this incarnation began.

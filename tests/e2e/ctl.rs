@@ -325,6 +325,47 @@ fn wait_returns_when_the_status_is_reached_or_cannot_be() {
 }
 
 #[test]
+fn several_are_waited_for_and_forgotten_at_once() {
+    let team = Team::started();
+    team.spawn("w10", HELD);
+    for name in ["w2", "gus", "ida"] {
+        team.spawn(name, "");
+    }
+    team.until_held();
+    let both = team.start_teamctl(["wait", "w2", "w10", "--for", "idle"]);
+    let all = team.start_teamctl(["--json", "wait", "--all"]);
+    team.teamctl(["wait", "w10", "w2", "--for", "idle", "--timeout", "50ms"]).exits(5);
+    team.release();
+    assert_eq!(both.finish().ok().stdout, "w2 is idle\nw10 is idle\n");
+    assert_eq!(all.finish().ok().json()["results"].as_array().unwrap().len(), 4);
+    let run = team.teamctl(["wait", "w2", "ghost", "--for", "idle"]).exits(4);
+    assert!(run.stdout == "w2 is idle\n" && run.stderr.contains("ghost"), "{run:?}");
+    team.teamctl(["shutdown", "gus", "ida"]).ok();
+    let run = team.teamctl(["forget", "w2", "ghost"]).exits(4);
+    assert!(run.stderr.contains("w2") && run.stderr.contains("ghost"), "{run:?}");
+    assert_eq!(team.json(["forget", "--ended"])["results"].as_array().unwrap().len(), 2);
+    assert!(team.teamctl(["forget", "--ended"]).ok().stderr.contains("no teammate has ended"));
+    assert_eq!(team.roster()["members"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn an_event_is_one_line_and_events_begin_where_they_are_wanted() {
+    let team = Team::started();
+    let plan = r"/plan_approval # Plan\n\nDrop the cache\nThen rebuild";
+    team.teamctl(["spawn", "alice", "--plan", "--prompt", plan]).ok();
+    team.until_planned("alice");
+    let events = team.teamctl(["events"]).ok().stdout;
+    assert_eq!(events.lines().count(), team.journal().len(), "{events}");
+    assert!(events.contains("asked: Drop the cache (+ 3 lines)"), "{events}");
+    assert!(team.teamctl(["plans"]).ok().stdout.contains("Drop the cache"));
+    assert_eq!(team.teamctl(["events", "--since", "1h"]).ok().stdout, events);
+    assert_eq!(team.teamctl(["events", "--since", "2099-01-01"]).ok().stdout, "");
+    team.teamctl(["events", "--since", "soon"]).exits(2);
+    let none = team.teamctl(["inbox", "--last", "0"]).ok();
+    assert_eq!((none.stdout.as_str(), none.stderr.as_str()), ("", ""));
+}
+
+#[test]
 fn a_forgotten_member_is_off_the_roster_and_its_files_are_kept() {
     let team = Team::started();
     team.spawn("alice", "hello");

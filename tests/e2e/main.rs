@@ -42,4 +42,5 @@ mod support;
 mod texts;
 mod tools;
 mod trust;
+mod watch;
 mod wire;

@@ -145,6 +145,12 @@ fn the_schemas_take_what_each_command_prints_for_programs() {
     valid(&team, "send", &team.json(["send", "alice", "hi"]), &["id", "to", "offset"]);
     valid(&team, "broadcast", &team.json(["broadcast", "hi"]), &["id", "to"]);
     valid(&team, "wait", &team.json(["wait", "alice", "--for", "idle"]), &["name", "status"]);
+    valid(
+        &team,
+        "wait",
+        &team.json(["wait", "--all", "--for", "idle,working,awaiting_approval"]),
+        &["results"],
+    );
     valid(&team, "request-plan", &team.json(["request-plan", "alice"]), &["name", "incarnation", "gate"]);
     valid(&team, "interrupt", &team.json(["interrupt", "dave"]), &["name"]);
     let plans = team.json(["plans"]);
@@ -169,6 +175,7 @@ fn the_schemas_take_what_each_command_prints_for_programs() {
     requests[0]["status"] = json!("lost");
     assert!(!validator(&team, "requests").is_valid(&requests));
     valid(&team, "forget", &team.json(["forget", "alice"]), &["name", "files"]);
+    valid(&team, "forget", &team.json(["forget", "--ended"]), &["results"]);
     valid(&team, "inbox", &team.json(["inbox"]), &[]);
     valid(&team, "transcript-output", &team.json(["transcript", "carol"]), &[]);
     valid(&team, "events", &team.json(["events"]), &[]);

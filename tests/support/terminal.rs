@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::Write;
+use std::num::NonZero;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
@@ -16,21 +17,28 @@ pub(crate) struct Terminal {
     child: Child,
     keys: File,
     shown: Arc<Mutex<String>>,
+    screen: Arc<Mutex<vt100::Parser>>,
 }
 
 impl Terminal {
     /// Starts `teamctl` at a terminal of its own.
     pub(crate) fn teamctl(team: &Team, args: &[&str]) -> Self {
-        Self::start(team, env!("CARGO_BIN_EXE_teamctl"), args)
+        Self::sized(team, args, (100, 40))
+    }
+
+    /// As [`Terminal::teamctl`], at a terminal of so many columns and rows.
+    pub(crate) fn sized(team: &Team, args: &[&str], size: (u16, u16)) -> Self {
+        Self::start(team, env!("CARGO_BIN_EXE_teamctl"), args, size)
     }
 
     /// Starts `teamd` at a terminal of its own.
     pub(crate) fn teamd(team: &Team, args: &[&str]) -> Self {
-        Self::start(team, env!("CARGO_BIN_EXE_teamd"), args)
+        Self::start(team, env!("CARGO_BIN_EXE_teamd"), args, (100, 40))
     }
 
-    fn start(team: &Team, program: &str, args: &[&str]) -> Self {
-        let size = Winsize { ws_row: 40, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 };
+    fn start(team: &Team, program: &str, args: &[&str], (columns, rows): (u16, u16)) -> Self {
+        let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+        let parser = vt100::Parser::new(NonZero::new(rows).unwrap(), NonZero::new(columns).unwrap(), 0);
         let ends = openpty(&size, None).unwrap();
         let end = |fd: &OwnedFd| Stdio::from(fd.try_clone().unwrap());
         let mut command: Command = team.command(program, args);
@@ -42,14 +50,17 @@ impl Terminal {
         let child = command.process_group(0).spawn().unwrap();
         drop((command, ends.slave));
         let (keys, shown) = (File::from(ends.master), Arc::new(Mutex::new(String::new())));
-        let (mut screen, all) = (keys.try_clone().unwrap(), Arc::clone(&shown));
+        let (mut output, all) = (keys.try_clone().unwrap(), Arc::clone(&shown));
+        let screen = Arc::new(Mutex::new(parser));
+        let drawn = Arc::clone(&screen);
         std::thread::spawn(move || {
             let mut piece = [0; 4096];
-            while let Ok(length @ 1..) = read_piece(&mut screen, &mut piece) {
+            while let Ok(length @ 1..) = read_piece(&mut output, &mut piece) {
+                drawn.lock().unwrap().process(&piece[..length]);
                 all.lock().unwrap().push_str(&String::from_utf8_lossy(&piece[..length]));
             }
         });
-        Self { child, keys, shown }
+        Self { child, keys, shown, screen }
     }
 
     /// Presses keys.
@@ -65,6 +76,29 @@ impl Terminal {
     /// All that was ever shown, with what moves the cursor.
     pub(crate) fn shown(&self) -> String {
         self.shown.lock().unwrap().clone()
+    }
+
+    /// What is on the screen now.
+    pub(crate) fn screen(&self) -> String {
+        self.screen.lock().unwrap().screen().contents()
+    }
+
+    /// The rows of the screen that go on in the next one.
+    pub(crate) fn wrapped_rows(&self) -> usize {
+        let parser = self.screen.lock().unwrap();
+        let (rows, _) = parser.screen().size();
+        (0..rows.get()).filter(|&row| parser.screen().row_wrapped(row)).count()
+    }
+
+    /// Waits until the screen is as wanted.
+    pub(crate) fn until_screen(&self, what: &str, holds: impl Fn(&str) -> bool) {
+        let found = poll_until(&mut || holds(&self.screen()));
+        assert!(found, "waited in vain for {what}:\n{}", self.screen());
+    }
+
+    /// Sends the program a signal.
+    pub(crate) fn signal(&self, which: nix::sys::signal::Signal) {
+        super::signal(i32::try_from(self.child.id()).unwrap(), which);
     }
 
     /// Waits until a text is shown that was not shown before `since`.

@@ -11,11 +11,11 @@ use std::ffi::OsString;
 use clap::{Args, Parser, Subcommand, ValueHint};
 
 pub(crate) use acting::{
-    Attach, Broadcast, Chat, RequestPlan, Send, Shutdown, Spawn, Teammate, VerdictArgs, Wait,
+    Attach, Broadcast, Chat, Forget, RequestPlan, Send, Shutdown, Spawn, Teammate, VerdictArgs, Wait,
 };
 pub(crate) use looking::{
-    Completions, Doctor, Events, Inbox, Lint, LintAs, Log, Plans, Range, Requests, Schema, StatusArgs,
-    TranscriptArgs,
+    Column, Completions, Doctor, Events, Inbox, Lint, LintAs, Log, Plans, Range, Requests, Schema,
+    StatusArgs, TranscriptArgs,
 };
 pub(crate) use value::duration;
 
@@ -100,11 +100,11 @@ pub(crate) enum Command {
     Reject(VerdictArgs),
     /// Ask a teammate for a plan: it is read-only from now on until a plan is approved
     RequestPlan(RequestPlan),
-    /// Wait until a teammate has a given status
+    /// Wait until teammates have a given status
     Wait(Wait),
-    /// Remove an ended teammate from the team; its files move to the archive
+    /// Remove ended teammates from the team; their files move to the archive
     #[command(alias = "rm")]
-    Forget(Teammate),
+    Forget(Forget),
     /// Talk to the lead agent, which leads the team for you
     ///
     /// Starts the lead agent if it is not running. Without a terminal, stdin is the message, and the answers are printed

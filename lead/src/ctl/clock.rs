@@ -1,6 +1,7 @@
 //! Times for people: ages, and the time of day where the user is. It reads the clock and the time zone,
 //! nothing rests on either.
 
+use jiff::civil::{DateTime, Time};
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
 use teamd_shared::clock::wall;
@@ -28,6 +29,18 @@ pub(crate) fn span(seconds: f64) -> String {
 pub(crate) fn time_of_day(at: f64) -> String {
     let zone = TimeZone::system();
     show(&local(at, &zone), &local(wall(), &zone))
+}
+
+/// Reads a time of today, or a date, or both, in the time zone of the user; seconds since 1970.
+pub(crate) fn parse(text: &str) -> Option<f64> {
+    if let Ok(exact) = text.parse::<Timestamp>() {
+        return Some(exact.as_duration().as_secs_f64());
+    }
+    let zone = TimeZone::system();
+    let today = || local(wall(), &zone).date();
+    let local = text.parse::<Time>().map(|time| today().to_datetime(time));
+    let local = local.or_else(|_| text.parse::<DateTime>()).ok()?;
+    Some(local.to_zoned(zone.clone()).ok()?.timestamp().as_duration().as_secs_f64())
 }
 
 fn local(at: f64, zone: &TimeZone) -> Zoned {
@@ -59,6 +72,14 @@ mod tests {
         for (seconds, shown) in ages {
             assert_eq!(span(seconds), shown);
         }
+    }
+
+    #[test]
+    fn a_time_is_read_with_and_without_its_date() {
+        assert_eq!(parse("1970-01-01T00:02:00Z"), Some(120.0));
+        let (day, minute) = (parse("2026-11-23").unwrap(), parse("2026-11-23 00:01").unwrap());
+        assert_eq!(minute - day, 60.0);
+        assert!(parse("14:05").is_some() && parse("soon").is_none());
     }
 
     #[test]

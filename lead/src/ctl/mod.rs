@@ -8,6 +8,7 @@ mod auto_start;
 mod chat;
 pub(crate) mod commands;
 pub(crate) mod completion;
+mod grouping;
 mod processes;
 mod render;
 mod requests;
@@ -77,7 +78,7 @@ fn dispatch(command: Command, context: &Context, take_lock: TakeLock) -> Command
         Command::Reject(args) => commands::answer::run(context, &args.id, false, &args.feedback),
         Command::RequestPlan(args) => commands::request_plan::run(context, args),
         Command::Wait(args) => commands::wait::run(context, &args),
-        Command::Forget(args) => commands::forget::run(context, args),
+        Command::Forget(args) => commands::forget::run(context, &args),
         Command::Chat(args) => commands::chat::run(context, &args),
         Command::Attach(args) => commands::attach::run(context, &args),
         Command::Doctor(args) => commands::doctor::run(context, &args, take_lock),

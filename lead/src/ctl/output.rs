@@ -15,6 +15,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::escape;
+use super::table::cut;
 use crate::error::CommandError;
 use crate::exit_code::ExitCode;
 
@@ -38,6 +39,8 @@ pub(crate) struct Output {
     stdout: RefCell<Box<dyn Write>>,
     stderr: RefCell<Box<dyn Write>>,
     closed: Cell<bool>,
+    /// The line that goes away with whatever is printed next; empty if there is none.
+    passing: RefCell<String>,
     /// The words that notes, hints and errors are put into.
     words: fn(&str) -> String,
 }
@@ -55,6 +58,7 @@ impl Output {
             stdout: RefCell::new(stdout),
             stderr: RefCell::new(stderr),
             closed: Cell::new(false),
+            passing: RefCell::default(),
             words: str::to_owned,
         }
     }
@@ -130,6 +134,7 @@ impl Output {
         if self.closed.get() {
             return Ok(());
         }
+        self.passed();
         let mut stdout = self.stdout.borrow_mut();
         match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
             // `teamctl events | head`: the reader has what it wanted.
@@ -185,6 +190,24 @@ impl Output {
         }
     }
 
+    /// Shows a person at the terminal what is waited for, on a line that goes away with whatever is printed next.
+    pub(crate) fn passing(&self, text: &str) {
+        if self.json || !io::stderr().is_terminal() || *self.passing.borrow() == text {
+            return;
+        }
+        let columns = rustix::termios::tcgetwinsize(io::stderr()).map_or(80, |size| usize::from(size.ws_col));
+        self.write_stderr(&paint(Style::new().dimmed(), cut(&escape::line(text), columns.checked_sub(1))));
+        text.clone_into(&mut self.passing.borrow_mut());
+    }
+
+    /// Takes the line away that is shown in passing.
+    pub(crate) fn passed(&self) {
+        if !std::mem::take(&mut *self.passing.borrow_mut()).is_empty() {
+            let mut stderr = self.stderr.borrow_mut();
+            drop(stderr.write_all(b"\r\x1b[K").and_then(|()| stderr.flush()));
+        }
+    }
+
     /// Tells whether a person can be asked.
     pub(crate) fn can_ask(&self) -> bool {
         !self.json && io::stdin().is_terminal() && io::stderr().is_terminal()
@@ -209,6 +232,7 @@ impl Output {
     }
 
     fn write_stderr(&self, text: &str) {
+        self.passed();
         let mut stderr = self.stderr.borrow_mut();
         // Where stderr cannot be written there is nowhere left to say so; the exit code still tells.
         drop(stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush()));

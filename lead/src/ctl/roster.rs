@@ -1,5 +1,6 @@
 //! What `config.json` says of the team, and whether it still holds. Reads files and `/proc` only.
 
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use teamd_shared::config::{ConfigError, Roster, RosterMember};
@@ -168,6 +169,35 @@ pub(crate) fn running(roster: &Roster) -> Vec<&RosterMember> {
     let runs =
         |member: &&RosterMember| !member.status.is_ended() && (has_daemon || has_process(roster, member));
     roster.members.iter().filter(runs).collect()
+}
+
+/// Returns these names, each once; with `all` every member that runs, except the lead agent, which leads the team and is
+/// meant only by its name. As in `teamd stop`, the teammate that was spawned last goes first.
+///
+/// # Errors
+/// As [`load`].
+pub(crate) fn named_or_running(dir: &TeamDir, names: &[Name], all: bool) -> Result<Vec<Name>, CommandError> {
+    let mut names = names.to_vec();
+    if all {
+        let roster = load(dir)?;
+        let mut members = running(&roster);
+        members.retain(|member| member.name != Name::lead());
+        members.sort_by_key(|member| std::cmp::Reverse(member.spawned_seq));
+        names = members.into_iter().map(|member| member.name.clone()).collect();
+    }
+    let mut seen = HashSet::new();
+    names.retain(|name| seen.insert(name.clone()));
+    Ok(names)
+}
+
+/// Says for whom a command waits, and what they do.
+pub(crate) fn waited_for(roster: &Roster, names: &[Name]) -> String {
+    let doing = |name: &Name| match roster.member(name) {
+        Some(member) if !member.activity.is_empty() => format!("{name} ({})", member.activity),
+        _ => name.to_string(),
+    };
+    let each: Vec<String> = names.iter().map(doing).collect();
+    format!("waiting for {}: {}", names.len(), each.join(", "))
 }
 
 /// Tells whether the process of a member is there. A daemon that runs records in a moment that it is gone.

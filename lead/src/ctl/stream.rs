@@ -18,6 +18,8 @@ pub(super) struct Stream {
     /// A record for people; none for a log, which is shown as it is: an empty line is a record too, and one that is not whole
     /// yet.
     pub(super) human: Option<fn(&[u8]) -> String>,
+    /// Shows only records since then, in seconds since 1970.
+    pub(super) since: Option<f64>,
 }
 
 impl Stream {
@@ -61,7 +63,7 @@ impl Stream {
             if end && self.human.is_none() && !range.follow {
                 lines.extend(Some(tail.rest()?).filter(|rest| !rest.is_empty()));
             }
-            lines.retain(|line| self.counts()(line));
+            lines.retain(|line| self.counts()(line) && self.since.is_none_or(|since| is_since(line, since)));
             shown += lines.len();
             if !out.is_json() {
                 self.print(context, &lines)?;
@@ -81,7 +83,7 @@ impl Stream {
         }
         if out.is_json() {
             out.json(&records)?;
-        } else if shown == 0 {
+        } else if shown == 0 && range.last != Some(0) {
             out.note("there is nothing yet");
         }
         Ok(ExitCode::Done)
@@ -105,6 +107,15 @@ impl Stream {
     fn counts(&self) -> fn(&[u8]) -> bool {
         if self.human.is_none() { |_| true } else { |line| !line.trim_ascii().is_empty() }
     }
+}
+
+/// Tells whether a record was written since then; one without a time is not left out.
+fn is_since(line: &[u8], since: f64) -> bool {
+    #[derive(serde::Deserialize)]
+    struct Timed {
+        at: f64,
+    }
+    serde_json::from_slice::<Timed>(line).map_or(true, |record| record.at >= since)
 }
 
 /// Returns a line of JSON as it stands in the file; one that is none under a key of its own.

@@ -10,11 +10,15 @@ const GAP: usize = 2;
 /// The narrowest that a column is cut to, in columns of the terminal.
 const NARROWEST: usize = 8;
 
+/// The most lines that a cell is wrapped to.
+const MOST_LINES: usize = 3;
+
 /// One cell.
 #[derive(Debug, Clone)]
 pub(crate) struct Cell {
     text: String,
     style: Style,
+    wraps: bool,
 }
 
 impl Cell {
@@ -25,13 +29,19 @@ impl Cell {
 
     /// Makes a cell with a style.
     pub(crate) fn styled(text: impl AsRef<str>, style: Style) -> Self {
-        Self { text: escape::line(text.as_ref().trim()).into_owned(), style }
+        Self { text: escape::line(text.as_ref().trim()).into_owned(), style, wraps: false }
+    }
+
+    /// Lets the cell go on below, where it is the last of its row and too long for the line.
+    pub(crate) fn wrapping(self) -> Self {
+        Self { wraps: true, ..self }
     }
 }
 
-/// A table whose last column takes what is left of the line, and is cut to it.
+/// A table whose last column takes what is left of the line, and is cut or wrapped to it.
 #[derive(Debug)]
 pub(crate) struct Table {
+    /// A row of one cell is a heading: it takes the whole line.
     rows: Vec<Vec<Cell>>,
 }
 
@@ -47,45 +57,93 @@ impl Table {
         self.rows.push(cells);
     }
 
+    /// Returns the columns that each column takes on a terminal.
+    pub(crate) fn widths(&self) -> Vec<usize> {
+        let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
+        let rows = || self.rows.iter().filter(|row| row.len() == columns);
+        let widest = |column: usize| rows().map(|row| width(&row[column].text)).max().unwrap_or(0);
+        (0..columns).map(widest).collect()
+    }
+
+    /// Keeps the columns with these indices, and the headings.
+    pub(crate) fn only(&self, columns: &[usize]) -> Self {
+        let keep = |row: &Vec<Cell>| match row.as_slice() {
+            [heading] => vec![heading.clone()],
+            cells => columns.iter().filter_map(|&column| cells.get(column)).cloned().collect(),
+        };
+        Self { rows: self.rows.iter().map(keep).collect() }
+    }
+
     /// Lays the table out, for a terminal of so many columns; without a terminal nothing is cut.
     pub(crate) fn render(&self, terminal: Option<usize>) -> String {
-        let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
-        let widest = |column: usize| {
-            let cells = self.rows.iter().filter_map(|row| row.get(column));
-            cells.map(|cell| width(&cell.text)).max().unwrap_or(0)
-        };
-        let widths: Vec<usize> = (0..columns).map(widest).collect();
-        let before_last: usize = widths.iter().take(columns.saturating_sub(1)).map(|width| width + GAP).sum();
-        let room = terminal.map(|terminal| terminal.saturating_sub(before_last).max(NARROWEST));
-        let mut text = String::new();
-        for row in &self.rows {
-            let mut spaces = 0;
-            for (column, cell) in row.iter().enumerate() {
-                let last = column + 1 == columns;
-                let shown = if last { cut(&cell.text, room) } else { cell.text.clone() };
-                if !shown.is_empty() {
-                    text.extend(std::iter::repeat_n(' ', spaces));
-                    spaces = 0;
-                    text.push_str(&paint(cell.style, &shown));
-                }
-                spaces += widths[column].saturating_sub(width(&shown)) + GAP;
-            }
-            text.push('\n');
-        }
-        text
+        self.lines(terminal).into_iter().map(|line| line + "\n").collect()
     }
+
+    /// Lays the table out, each row on one line; also tells which rows are headings.
+    pub(crate) fn cut_lines(mut self, terminal: usize) -> Vec<(String, bool)> {
+        self.rows.iter_mut().flatten().for_each(|cell| cell.wraps = false);
+        let is_heading: Vec<bool> = self.rows.iter().map(|row| row.len() == 1).collect();
+        self.lines(Some(terminal)).into_iter().zip(is_heading).collect()
+    }
+
+    fn lines(&self, terminal: Option<usize>) -> Vec<String> {
+        let widths = self.widths();
+        let room = terminal.map(|terminal| room(&widths, terminal).max(NARROWEST));
+        self.rows.iter().map(|row| lay_out(row, &widths, (terminal, room))).collect()
+    }
+}
+
+/// Returns what is left of a line for the last column.
+pub(crate) fn room(widths: &[usize], terminal: usize) -> usize {
+    let before: usize = widths.iter().rev().skip(1).map(|width| width + GAP).sum();
+    terminal.saturating_sub(before)
+}
+
+fn lay_out(row: &[Cell], widths: &[usize], (terminal, room): (Option<usize>, Option<usize>)) -> String {
+    let (mut line, mut spaces) = (String::new(), 0);
+    for (column, cell) in row.iter().enumerate() {
+        let last = column + 1 == row.len();
+        let room = if row.len() < widths.len() { terminal } else { room };
+        let shown = match room {
+            Some(room) if last && cell.wraps => wrap(&cell.text, room, widths.iter().rev().skip(1)),
+            _ if last => cut(&cell.text, room),
+            _ => cell.text.clone(),
+        };
+        if !shown.is_empty() {
+            line.extend(std::iter::repeat_n(' ', spaces));
+            spaces = 0;
+            line.push_str(&paint(cell.style, &shown));
+        }
+        spaces += widths[column].saturating_sub(width(&shown)) + GAP;
+    }
+    line
+}
+
+/// Wraps the last cell of a row, below the columns before it.
+fn wrap<'w>(text: &str, room: usize, before: impl Iterator<Item = &'w usize>) -> String {
+    let indent = before.map(|width| width + GAP).sum();
+    let mut lines: Vec<_> = textwrap::wrap(&cut(text, Some(room * (MOST_LINES + 1))), room)
+        .into_iter()
+        .map(std::borrow::Cow::into_owned)
+        .collect();
+    if lines.len() > MOST_LINES {
+        lines.truncate(MOST_LINES);
+        let last = lines.pop().unwrap_or_default();
+        lines.push(cut(&last, Some(room - 1)).trim_end_matches('…').to_owned() + "…");
+    }
+    lines.join(&format!("\n{}", " ".repeat(indent)))
 }
 
 /// Cuts a text to so many columns, the last of which is then an ellipsis.
 pub(crate) fn cut(text: &str, room: Option<usize>) -> String {
     let Some(room) = room.filter(|&room| width(text) > room) else { return text.to_owned() };
-    let mut shown = String::new();
+    let (mut shown, mut taken) = (String::new(), 1);
     for c in text.chars() {
-        shown.push(c);
-        if width(&shown) + 1 > room {
-            shown.pop();
+        taken += width(c.encode_utf8(&mut [0; 4]));
+        if taken > room {
             break;
         }
+        shown.push(c);
     }
     shown + "…"
 }

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::environment::Environment;
 use crate::id::RequestId;
 use crate::member::{Doing, Gate, Terms, Waiting};
+use crate::message::IdleReason;
 use crate::position::Position;
 use crate::transcript::Usage;
 
@@ -21,6 +22,8 @@ pub struct WorkerState {
     pub doing: Doing,
     /// In a few words.
     pub activity: String,
+    /// How its last piece of work ended, while it is idle.
+    pub idle_reason: Option<IdleReason>,
     /// The pause in its model call, if it makes one that is worth telling.
     pub waiting: Option<Waiting>,
     /// The plan whose verdict it waits for: any other pending plan of it expires.

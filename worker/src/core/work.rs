@@ -56,6 +56,8 @@ pub(crate) struct Work {
     pub(crate) closing: String,
     /// Why the last piece of work came to nothing, in a few words; empty if it did not, or another one has begun.
     pub(crate) trouble: String,
+    /// How the last piece of work ended; none if another one has begun.
+    pub(crate) idle_reason: Option<IdleReason>,
     /// How far the inbox is taken in.
     pub(crate) cursor: Position,
     /// The notices that follow from entries and that the lead does not have yet, oldest first. The lead agent sends none.
@@ -87,6 +89,7 @@ impl Work {
             calls: VecDeque::new(),
             closing: String::new(),
             trouble: String::new(),
+            idle_reason: None,
             cursor: Position::START,
             notices: VecDeque::new(),
         }
@@ -124,7 +127,7 @@ impl Work {
             }
             Event::Idle { idle_reason, content, message_id } => {
                 self.at = At::Idle;
-                self.trouble = trouble(*idle_reason, content);
+                (self.trouble, self.idle_reason) = (trouble(*idle_reason, content), Some(*idle_reason));
                 let (idle_reason, summary) = (*idle_reason, summary_of(content));
                 self.notify(*message_id, Body::IdleNotification { idle_reason, summary }, content.clone());
             }
@@ -136,7 +139,7 @@ impl Work {
             // An incarnation that left by its own doing gave its work up; only a crash is gone on from.
             Event::Left { .. } => {
                 self.calls.clear();
-                self.trouble.clear();
+                (self.trouble, self.idle_reason) = (String::new(), None);
                 self.at = At::Idle;
             }
             Event::Incarnation { .. }
@@ -156,7 +159,7 @@ impl Work {
         if self.at == At::Idle {
             self.at = At::Turn { results: false };
             (self.turns, self.spent) = (0, 0);
-            self.trouble.clear();
+            (self.trouble, self.idle_reason) = (String::new(), None);
         }
     }
 

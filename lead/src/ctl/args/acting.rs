@@ -68,15 +68,31 @@ pub(crate) struct Shutdown {
 
 #[derive(Debug, Args)]
 pub(crate) struct Wait {
-    /// The teammate
+    /// Teammates
+    #[arg(value_name = "NAME", required_unless_present = "all", conflicts_with = "all")]
     #[arg(value_parser = Name::of_inbox, add = names())]
-    pub(crate) name: Name,
-    /// Status to wait for (comma-separated)
-    #[arg(long = "for", value_name = "STATUS", required = true, value_delimiter = ',', value_parser = status())]
+    pub(crate) names: Vec<Name>,
+    /// Wait for every teammate that runs, but not for the lead agent
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Status to wait for (comma-separated) [with --all: idle; one that has left is not waited for]
+    #[arg(long = "for", value_name = "STATUS", required_unless_present = "all", value_delimiter = ',')]
+    #[arg(value_parser = status())]
     pub(crate) status: Vec<MemberStatus>,
     /// How long to wait [default: no limit]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) timeout: Option<Duration>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Forget {
+    /// Teammates
+    #[arg(value_name = "NAME", required_unless_present = "ended", conflicts_with = "ended")]
+    #[arg(value_parser = Name::of_inbox, add = names())]
+    pub(crate) names: Vec<Name>,
+    /// Remove every teammate that has ended
+    #[arg(long)]
+    pub(crate) ended: bool,
 }
 
 // One teammate by its name. (A doc comment would replace the help of the command.)

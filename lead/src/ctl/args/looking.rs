@@ -6,13 +6,48 @@ use teamd_shared::name::Name;
 use teamd_shared::schema::Of;
 
 use super::super::completion::{names, plans};
-use super::value::{LogName, Mailbox, log_name, mailbox, schema};
+use super::value::{LogName, Mailbox, log_name, mailbox, past, schema};
 
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(crate) struct StatusArgs {
     /// Show all details of one teammate
     #[arg(value_parser = Name::of_inbox, add = names())]
     pub(crate) name: Option<Name>,
+    /// Show only the teammates that wait for you
+    #[arg(long, conflicts_with = "name")]
+    pub(crate) waiting: bool,
+    /// Show only the teammates that run
+    #[arg(long, conflicts_with_all = ["name", "waiting"])]
+    pub(crate) running: bool,
+    /// Keep the list on the screen, and answer plans there (needs a terminal)
+    #[arg(long, conflicts_with_all = ["name", "json"])]
+    pub(crate) watch: bool,
+    /// Show all columns and all of each line, and ended teammates one by one
+    #[arg(long, conflicts_with = "name")]
+    pub(crate) wide: bool,
+    /// Show these columns (comma-separated), and ended teammates one by one
+    #[arg(long, short = 'o', value_name = "COLUMNS", value_delimiter = ',')]
+    #[arg(conflicts_with_all = ["name", "wide", "watch"])]
+    pub(crate) columns: Vec<Column>,
+}
+
+/// A column of the table of teammates, in the usual order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Column {
+    Name,
+    Role,
+    Status,
+    Since,
+    Unread,
+    Gate,
+    Pid,
+    Model,
+    Tokens,
+    /// The tokens as one number.
+    #[value(skip)]
+    Spent,
+    Restarts,
+    Doing,
 }
 
 // The records of a file to show. (A doc comment would replace the help of the command.)
@@ -61,6 +96,9 @@ pub(crate) struct Log {
 
 #[derive(Debug, Args)]
 pub(crate) struct Events {
+    /// Show only events since a time (14:05, 2026-11-23 14:05) or for a duration (10m)
+    #[arg(long, value_name = "TIME", value_parser = past)]
+    pub(crate) since: Option<f64>,
     /// The events.
     #[command(flatten)]
     pub(crate) range: Range,

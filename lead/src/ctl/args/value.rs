@@ -4,10 +4,13 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use teamd_shared::amount::parse_duration;
+use teamd_shared::clock::wall;
 use teamd_shared::member::MemberStatus;
 use teamd_shared::message::{LEAD, TEAMD, USER};
 use teamd_shared::name::{Name, NameError};
 use teamd_shared::schema::Of;
+
+use crate::ctl::clock;
 
 const STATUSES: [MemberStatus; 8] = [
     MemberStatus::Starting,
@@ -58,6 +61,14 @@ pub(super) fn log_name(text: &str) -> Result<LogName, NameError> {
 /// Reads a time.
 pub(crate) fn duration(text: &str) -> Result<Duration, &'static str> {
     parse_duration(text)
+}
+
+/// Reads a time in the past, in seconds since 1970: a duration, a time of today or a date, as the user's clock shows it.
+pub(super) fn past(text: &str) -> Result<f64, &'static str> {
+    if let Ok(duration) = parse_duration(text) {
+        return Ok(wall() - duration.as_secs_f64());
+    }
+    clock::parse(text).ok_or("a time (14:05, 2026-11-23 14:05) or a duration (10m) is expected")
 }
 
 /// Reads a status; a shell completes it.

@@ -103,11 +103,8 @@ pub(in crate::ctl) fn give(
     };
     let (request_id, from) = (plan.request_id.clone(), plan.from.clone());
     let wanted = if approve { Status::Approved } else { Status::Rejected };
-    let command = Command::Answer { request_id: request_id.clone(), approve, feedback };
-    let done = block_on(async { Ok(Client::connect(&dir).await?.call(command).await?) });
-    let repeated = match done {
-        Ok(Done::Answered { repeated }) => repeated,
-        Ok(other) => return Err(unexpected(&other)),
+    let repeated = match block_on(record(&dir, &request_id, approve, feedback)) {
+        Ok(repeated) => repeated,
         // It ended so long ago that the daemon knows it no more: the journal does.
         Err(error) if error.code() == ExitCode::NotFound && plan.status == wanted => true,
         Err(error) if error.code() == ExitCode::NotFound && !plan.is_pending() => {
@@ -117,6 +114,23 @@ pub(in crate::ctl) fn give(
         Err(error) => return Err(error),
     };
     Ok(Answered { request_id, from, approve, repeated })
+}
+
+/// Gives the answer to the plan of this id, and to no other one. Returns whether it had this answer already.
+///
+/// # Errors
+/// If the daemon does not run, or refuses the answer.
+pub(in crate::ctl) async fn record(
+    dir: &TeamDir,
+    request_id: &RequestId,
+    approve: bool,
+    feedback: String,
+) -> Result<bool, CommandError> {
+    let command = Command::Answer { request_id: request_id.clone(), approve, feedback };
+    match Client::connect(dir).await?.call(command).await? {
+        Done::Answered { repeated } => Ok(repeated),
+        other => Err(unexpected(&other)),
+    }
 }
 
 impl Answered {

@@ -1,47 +1,79 @@
 //! `teamctl forget`: takes a teammate that has ended off the roster.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use teamd_shared::control::{Command, Done};
-use teamd_shared::team_dir::TeamPath;
+use teamd_shared::name::Name;
+use teamd_shared::team_dir::{TeamDir, TeamPath};
 
 use crate::client::{Client, unexpected};
-use crate::ctl::args::Teammate;
+use crate::ctl::args::Forget;
 use crate::ctl::context::{Context, block_on};
-use crate::ctl::escape;
+use crate::ctl::{escape, roster};
 use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
 
 /// Runs the command.
-pub(in crate::ctl) fn run(context: &Context, args: Teammate) -> CommandResult {
+pub(in crate::ctl) fn run(context: &Context, args: &Forget) -> CommandResult {
     let dir = context.dir()?;
-    block_on(async {
-        let of_member = TeamPath::of_member(&args.name).into_iter();
-        let identified = of_member.map(|file| dir.identity(&file).map(|identity| (file, identity)));
-        let before = identified.collect::<Result<Vec<_>, _>>()?;
-        let mut client = Client::connect(&dir).await?;
-        let mut files = match client.call(Command::Forget { name: args.name.clone() }).await? {
-            Done::Forgotten { files } => files,
-            other => return Err(unexpected(&other)),
-        };
-        // Another one of that name may have been spawned since, with files of its own.
-        let left =
-            before.iter().find(|(file, then)| then.is_some() && dir.identity(file).ok() == Some(*then));
-        if let Some((left, _)) = left {
-            let message =
-                format!("{} is off the roster, but {left} cannot be moved into the archive", args.name);
-            return Err(CommandError::new(ExitCode::Failed, message)
-                .hint("`teamctl log teamd` says why; it is tried again"));
+    let mut names = args.names.clone();
+    if args.ended {
+        let roster = roster::load(&dir)?;
+        let ended = roster.members.iter().filter(|member| member.status.is_ended());
+        names = ended.map(|member| member.name.clone()).collect();
+    }
+    if let ([name], false) = (names.as_slice(), args.ended) {
+        let (value, text) = block_on(forget(&dir, name))?;
+        return context.out.result(&value, text).map(|()| ExitCode::Done);
+    }
+    let (mut results, mut codes) = (Vec::new(), Vec::new());
+    for name in &names {
+        match block_on(forget(&dir, name)) {
+            Ok((value, text)) => {
+                results.push(value);
+                if !context.out.is_json() {
+                    context.out.text(text)?;
+                }
+            }
+            Err(error) => {
+                context.out.error(&error);
+                codes.push(error.code());
+                results.push(json!({"name": name, "files": [], "error": error.to_json()}));
+            }
         }
-        // Those that it may have had; not every member has one of each sort.
-        files.retain(|file| dir.root().join(file).exists());
-        let mut text = format!("{} is forgotten", args.name);
-        if !files.is_empty() {
-            text.push_str(&format!("; its files are kept in {}:", dir.root().display()));
-        }
-        for file in &files {
-            text.push_str(&format!("\n  {}", escape::line(file)));
-        }
-        context.out.result(&json!({"name": args.name, "files": files}), text)?;
-        Ok(ExitCode::Done)
-    })
+    }
+    if context.out.is_json() {
+        context.out.json(&json!({"results": results}))?;
+    } else if names.is_empty() {
+        context.out.note("no teammate has ended");
+    }
+    Ok(ExitCode::highest(codes))
+}
+
+/// Forgets one, and says so: to programs, and to people.
+async fn forget(dir: &TeamDir, name: &Name) -> Result<(Value, String), CommandError> {
+    let of_member = TeamPath::of_member(name).into_iter();
+    let identified = of_member.map(|file| dir.identity(&file).map(|identity| (file, identity)));
+    let before = identified.collect::<Result<Vec<_>, _>>()?;
+    let mut client = Client::connect(dir).await?;
+    let mut files = match client.call(Command::Forget { name: name.clone() }).await? {
+        Done::Forgotten { files } => files,
+        other => return Err(unexpected(&other)),
+    };
+    // Another one of that name may have been spawned since, with files of its own.
+    let left = before.iter().find(|(file, then)| then.is_some() && dir.identity(file).ok() == Some(*then));
+    if let Some((left, _)) = left {
+        let message = format!("{name} is off the roster, but {left} cannot be moved into the archive");
+        return Err(CommandError::new(ExitCode::Failed, message)
+            .hint("`teamctl log teamd` says why; it is tried again"));
+    }
+    // Those that it may have had; not every member has one of each sort.
+    files.retain(|file| dir.root().join(file).exists());
+    let mut text = format!("{name} is forgotten");
+    if !files.is_empty() {
+        text.push_str(&format!("; its files are kept in {}:", dir.root().display()));
+    }
+    for file in &files {
+        text.push_str(&format!("\n  {}", escape::line(file)));
+    }
+    Ok((json!({"name": name, "files": files}), text))
 }

@@ -21,5 +21,5 @@ pub(in crate::ctl) fn run(context: &Context, args: &Inbox) -> CommandResult {
         false => roster::find(&roster::load(&dir)?, owner).err(),
     };
     let range = Range { last: Some(args.last), follow: args.follow };
-    Stream { at, human: Some(message) }.show(context, &dir, &range, missing)
+    Stream { at, human: Some(message), since: None }.show(context, &dir, &range, missing)
 }

@@ -21,5 +21,5 @@ pub(in crate::ctl) fn run(context: &Context, args: &Log) -> CommandResult {
         CommandError::new(ExitCode::NotFound, format!("there is no log at {}", dir.path(&at).display()))
             .hint("`teamctl status` shows the teammates; `teamctl log teamd` shows the daemon's log")
     });
-    Stream { at, human: None }.show(context, &dir, &args.range, Some(missing))
+    Stream { at, human: None, since: None }.show(context, &dir, &args.range, Some(missing))
 }

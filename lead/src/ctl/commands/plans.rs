@@ -5,6 +5,7 @@ use teamd_shared::request::{Kind, Payload, Request};
 use super::requests::show;
 use crate::ctl::args::Plans;
 use crate::ctl::context::Context;
+use crate::ctl::grouping::headline;
 use crate::ctl::table::{Cell, Table};
 use crate::ctl::{clock, requests};
 use crate::error::CommandResult;
@@ -28,9 +29,9 @@ fn table(plans: &[Request]) -> Table {
     let mut table = Table::new(&["ID", "TEAMMATE", "ASKED", "LINES", "PLAN"]);
     for request in plans {
         let Payload::Plan { plan } = &request.payload else { continue };
-        let first = plan.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
+        let first = headline(plan);
         let (age, lines) = (clock::age(request.created_at), plan.lines().count().to_string());
-        let cells = [request.request_id.as_str(), &request.from, &age, &lines, first];
+        let cells = [request.request_id.as_str(), &request.from, &age, &lines, &first];
         table.row(cells.map(Cell::new).to_vec());
     }
     table

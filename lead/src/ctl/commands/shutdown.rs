@@ -1,7 +1,8 @@
 //! `teamctl shutdown`: asks teammates to leave, and waits until their processes are gone. Every name is tried,
 //! whatever becomes of the others.
 
-use std::collections::HashSet;
+use std::cell::RefCell;
+use std::convert::Infallible;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -11,12 +12,13 @@ use teamd_shared::id::{Ids, RandomIds, RequestId};
 use teamd_shared::member::{Exit, MemberStatus};
 use teamd_shared::name::Name;
 use teamd_shared::request::Status;
-use teamd_shared::team_dir::TeamDir;
+use teamd_shared::team_dir::{TeamDir, TeamPath};
 
 use crate::client::{ANSWER, CallError, is_locked, unexpected};
 use crate::ctl::args::Shutdown;
 use crate::ctl::context::{Context, block_on};
 use crate::ctl::waiting::{Caller, CommandAnswer, Early};
+use crate::ctl::wake::Wake;
 use crate::ctl::{clock, journal, render, roster};
 use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
@@ -47,7 +49,7 @@ struct ShutdownOutcome {
 /// Runs the command.
 pub(in crate::ctl) fn run(context: &Context, args: Shutdown) -> CommandResult {
     let dir = context.dir()?;
-    let names = names(&dir, &args)?;
+    let names = roster::named_or_running(&dir, &args.names, args.all)?;
     let mut outcomes = Vec::new();
     if names.is_empty() {
         context.out.note("no teammate is running");
@@ -59,22 +61,6 @@ pub(in crate::ctl) fn run(context: &Context, args: Shutdown) -> CommandResult {
         context.out.json(&json!({"results": results}))?;
     }
     Ok(ExitCode::highest(outcomes.iter().filter_map(|it| it.error.as_ref()).map(CommandError::code)))
-}
-
-fn names(dir: &TeamDir, args: &Shutdown) -> Result<Vec<Name>, CommandError> {
-    let mut names = args.names.clone();
-    if args.all {
-        let roster = roster::load(dir)?;
-        let mut members = roster::running(&roster);
-        // The lead agent leads the team: it stays, and is asked by its name.
-        members.retain(|member| member.name != Name::lead());
-        // As `teamd stop` does: the teammate that was spawned last goes first.
-        members.sort_by_key(|member| std::cmp::Reverse(member.spawned_seq));
-        names = members.into_iter().map(|member| member.name.clone()).collect();
-    }
-    let mut seen = HashSet::new();
-    names.retain(|name| seen.insert(name.clone()));
-    Ok(names)
 }
 
 /// Asks every teammate at once, and tells each outcome when it is known.
@@ -98,19 +84,25 @@ async fn ask(
     let timeout = if args.no_wait { ANSWER } else { timeout(context, args) };
     let caller = Caller { dir, out: &context.out, timeout: Some(timeout.max(LEAST)) };
     let (mut outcomes, mut printed) = (names.iter().map(|_| None).collect::<Vec<_>>(), Ok(()));
+    let open = RefCell::new(names.to_vec());
     let mut tell = |outcomes: &mut [Option<ShutdownOutcome>], index: usize, outcome: ShutdownOutcome| {
         let failed = print(context, &outcome).err();
+        open.borrow_mut().retain(|name| *name != outcome.name);
         outcomes[index] = Some(outcome);
         if let Some(error) = failed {
             printed = Err(error);
         }
     };
-    let waited = caller
-        .all(names.iter().map(order).collect(), |answer| {
-            let index = answer.index;
-            tell(&mut outcomes, index, answered(dir, args, &names[index], answer));
-        })
-        .await?;
+    let asking = caller.all(names.iter().map(order).collect(), |answer| {
+        let index = answer.index;
+        tell(&mut outcomes, index, answered(dir, args, &names[index], answer));
+    });
+    let waited = tokio::select! {
+        waited = asking => waited,
+        never = show_whom(context, dir, &open) => match never {},
+    };
+    context.out.passed();
+    let waited = waited?;
     let early = waited.err().unwrap_or(Early::TimedOut);
     for (index, name) in names.iter().enumerate() {
         if outcomes[index].is_none() {
@@ -118,6 +110,19 @@ async fn ask(
         }
     }
     printed.map(|()| outcomes.into_iter().flatten().collect())
+}
+
+/// Shows for whom the command still waits, and what they do, as long as it waits.
+async fn show_whom(context: &Context, dir: &TeamDir, open: &RefCell<Vec<Name>>) -> Infallible {
+    let mut wake = Wake::new(dir, &TeamPath::config(), context.settings.poll);
+    loop {
+        wake.changed().await;
+        match roster::load(dir) {
+            Ok(roster) => context.out.passing(&roster::waited_for(&roster, &open.borrow())),
+            // What is waited for goes on without it.
+            Err(_) => std::future::pending().await,
+        }
+    }
 }
 
 /// With `--force` the daemon keeps the time and sends the signals. Waiting goes on until they must have worked.

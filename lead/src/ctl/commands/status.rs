@@ -2,37 +2,40 @@
 //! daemon, and then says that no daemon updates the roster.
 
 mod details;
+mod table;
+mod watch;
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
-use anstyle::Style;
 use serde_json::{Value, json};
-use teamd_shared::amount::format_duration;
 use teamd_shared::clock::wall;
 use teamd_shared::config::{Roster, RosterMember};
-use teamd_shared::member::{Gate, SandboxMode};
+use teamd_shared::journal::Team;
+use teamd_shared::member::MemberStatus;
 use teamd_shared::name::Name;
+use teamd_shared::request::Request;
+use teamd_shared::team_dir::TeamDir;
 use teamd_shared::transcript::Usage;
 
 use crate::ctl::args::StatusArgs;
 use crate::ctl::context::Context;
+use crate::ctl::grouping::{Facts, Group, Standing, natural};
+use crate::ctl::output::paint;
 use crate::ctl::processes::Processes;
-use crate::ctl::render::{BAD, BOLD, DIM, exit, status_style};
+use crate::ctl::render::DIM;
 use crate::ctl::resources::Resources;
-use crate::ctl::table::{Cell, Table, cut};
-use crate::ctl::{clock, roster, tokens};
+use crate::ctl::table::cut;
+use crate::ctl::{journal, roster, tokens};
 use crate::error::CommandResult;
 use crate::exit_code::ExitCode;
-
-/// How much of a role the table shows, in columns.
-const ROLE: usize = 24;
-/// How much of a model's name it shows.
-const MODEL: usize = 28;
 
 /// A member, with what the roster alone does not tell.
 struct Row<'r> {
     member: &'r RosterMember,
+    /// How it stands.
+    standing: Standing,
+    /// Its plan that is pending.
+    plan: Option<&'r Request>,
     /// None where the inbox cannot be read.
     unread: Option<u64>,
     /// It has ended, and no daemon has recorded it.
@@ -52,35 +55,44 @@ pub(in crate::ctl) fn run(context: &Context, args: &StatusArgs) -> CommandResult
         return Ok(ExitCode::Done);
     }
     let dir = context.dir()?;
+    if args.watch {
+        return watch::run(context, &dir, args);
+    }
     let roster = roster::load(&dir)?;
     let shown = match &args.name {
         Some(name) => vec![roster::find(&roster, name)?],
         None => roster.members.iter().collect(),
     };
-    let has_daemon = roster::daemon_pid(&roster).is_some();
     // The table has no room for it, and a look at every process of the machine takes its time.
     let wanted = context.out.is_json() || args.name.is_some();
     let processes = wanted.then(Processes::read);
-    let running: BTreeSet<&Name> = roster::running(&roster).into_iter().map(|member| &member.name).collect();
-    let row = |member| Row {
-        member,
+    let requests = requests(&dir, &roster);
+    let mut rows = rows(&roster, shown, &requests);
+    match (context.out.is_json(), context.out.width()) {
+        (true, _) => {}
+        (false, Some(_)) => sort(&mut rows),
+        (false, None) => rows.sort_by(|a, b| natural(a.member.name.as_str(), b.member.name.as_str())),
+    }
+    rows.retain(|row| is_wanted(args, row));
+    for row in &mut rows {
         // One odd inbox must not hide the others.
-        unread: roster::unread(&dir, member).ok(),
-        unnoticed: !member.status.is_ended() && !running.contains(&member.name),
-        resources: processes.as_ref().and_then(|it| Resources::of(it, &roster, member, args.name.is_some())),
-    };
-    let rows: Vec<Row<'_>> = shown.into_iter().map(row).collect();
+        row.unread = roster::unread(&dir, row.member).ok();
+        let of = |it| Resources::of(it, &roster, row.member, args.name.is_some());
+        row.resources = processes.as_ref().and_then(of);
+    }
     if context.out.is_json() {
         context.out.json(&document(&roster, &rows))?;
     } else if args.name.is_some() {
         context.out.text(rows.iter().map(details::details).collect::<String>())?;
-    } else if rows.is_empty() {
+    } else if rows.is_empty() && roster.members.is_empty() {
         context.out.note("there are no teammates");
         context.out.hint("`teamctl spawn NAME` starts a teammate");
+    } else if rows.is_empty() {
+        context.out.note(if args.waiting { "no teammate waits for you" } else { "no teammate is running" });
     } else {
-        context.out.text(table(&rows).render(context.out.width()) + &sum(&roster))?;
+        context.out.text(list(context.out.width(), args, &rows) + &sum(&roster))?;
     }
-    if !has_daemon {
+    if roster::daemon_pid(&roster).is_none() {
         context.out.note("the daemon is not running; showing the last recorded state");
     }
     if let Some(why) = roster.sandbox.as_ref().and_then(|sandbox| sandbox.weak.as_ref()) {
@@ -90,6 +102,66 @@ pub(in crate::ctl) fn run(context: &Context, args: &StatusArgs) -> CommandResult
         context.out.note(format_args!("the process of {name} is gone: `teamd start` will record it"));
     }
     Ok(ExitCode::Done)
+}
+
+/// Returns the requests by which members are grouped. A journal that cannot be read hides no member: others say so.
+fn requests(dir: &TeamDir, roster: &Roster) -> Team {
+    if roster.members.iter().all(|member| member.status.is_ended()) {
+        return Team::default();
+    }
+    journal::fold(dir).unwrap_or_default()
+}
+
+/// Looks at members, but not into their inboxes.
+fn rows<'r>(roster: &'r Roster, shown: Vec<&'r RosterMember>, team: &'r Team) -> Vec<Row<'r>> {
+    let running: BTreeSet<&Name> = roster::running(roster).into_iter().map(|member| &member.name).collect();
+    let now = wall();
+    let row = |member: &'r RosterMember| {
+        let unnoticed = !member.status.is_ended() && !running.contains(&member.name);
+        let facts = Facts::of(member, team, unnoticed);
+        let standing = Standing::of(member, facts, now);
+        Row { member, standing, plan: facts.plan, unread: None, unnoticed, resources: None }
+    };
+    shown.into_iter().map(row).collect()
+}
+
+fn sort(rows: &mut [Row<'_>]) {
+    rows.sort_by(|a, b| {
+        Standing::order((&a.standing, a.member.name.as_str()), (&b.standing, b.member.name.as_str()))
+    });
+}
+
+fn is_wanted(args: &StatusArgs, row: &Row<'_>) -> bool {
+    let runs = !row.member.status.is_ended() && !row.unnoticed;
+    (!args.waiting || row.standing.group == Group::NeedsYou) && (!args.running || runs)
+}
+
+/// Shows the members as a person reads them on a terminal, or else as other programs do: a member a line.
+fn list(terminal: Option<usize>, args: &StatusArgs, rows: &[Row<'_>]) -> String {
+    match terminal {
+        _ if !args.columns.is_empty() => table::of_columns(rows, &args.columns).render(terminal),
+        Some(terminal) if !args.wide => {
+            let ended = rows.partition_point(|row| row.standing.group != Group::Ended);
+            let (rows, ended) = rows.split_at(ended);
+            let text = if rows.is_empty() {
+                String::new()
+            } else {
+                table::fitting(rows, terminal, true).render(Some(terminal))
+            };
+            text + &fold(ended, terminal)
+        }
+        _ => table::wide(rows).render(None),
+    }
+}
+
+/// Puts the members that have ended into one line.
+fn fold(ended: &[Row<'_>], terminal: usize) -> String {
+    if ended.is_empty() {
+        return String::new();
+    }
+    let names: Vec<&str> = ended.iter().map(|row| row.member.name.as_str()).collect();
+    let line = format!("{} {}: {}", Group::Ended.title(), ended.len(), names.join(", "));
+    paint(DIM, cut(&line, Some(terminal))) + "\n"
 }
 
 fn document(roster: &Roster, rows: &[Row<'_>]) -> Value {
@@ -120,93 +192,11 @@ impl Row<'_> {
         value
     }
 
-    /// Since when it does not answer the daemon, if there is one.
-    fn silent_since(&self) -> Option<f64> {
-        self.member.silent_since.filter(|_| !self.unnoticed && !self.member.status.is_ended())
+    /// Returns its status as other programs know it; `failed` is idle, too.
+    fn status(&self) -> &'static str {
+        let has_failed = self.member.status == MemberStatus::Idle && self.standing.word == "failed";
+        if has_failed { self.standing.word } else { self.member.status.as_str() }
     }
-
-    fn status_style(&self) -> Style {
-        if self.unnoticed { BAD } else { status_style(self.member.status) }
-    }
-
-    fn activity(&self) -> String {
-        if let Some(since) = self.silent_since() {
-            let silent = Duration::try_from_secs_f64(wall() - since).unwrap_or_default();
-            return format!("not responding for {}", format_duration(silent));
-        }
-        if let Some(waiting) = self.member.waiting.as_ref().filter(|_| !self.unnoticed) {
-            return waiting.describe(wall());
-        }
-        match (&self.member.exit, self.unnoticed) {
-            (_, true) => "its process is gone".to_owned(),
-            (Some(it), _) if self.member.status.is_ended() => match &it.note {
-                Some(note) => format!("{}; {note}", exit(it)),
-                None => exit(it),
-            },
-            _ => self.member.activity.clone(),
-        }
-    }
-
-    fn activity_cell(&self) -> Cell {
-        if self.silent_since().is_some() {
-            return Cell::styled(self.activity(), BAD);
-        }
-        // A shell without a sandbox is not to be overlooked.
-        let unconfined = self.member.sandbox.mode == SandboxMode::Off && !self.member.status.is_ended();
-        match (self.activity(), unconfined) {
-            (activity, false) => Cell::new(activity),
-            (activity, true) if activity.is_empty() => Cell::styled("SANDBOX OFF", BAD),
-            (activity, true) => Cell::new(format!("SANDBOX OFF; {activity}")),
-        }
-    }
-
-    fn unread_cell(&self) -> Cell {
-        match self.unread {
-            None => Cell::styled("?", BOLD),
-            Some(0) => Cell::styled("-", DIM),
-            Some(unread) => Cell::styled(unread.to_string(), BOLD),
-        }
-    }
-}
-
-fn table(rows: &[Row<'_>]) -> Table {
-    // A team of scripts has no tokens, and no need for a column of them.
-    let costs = rows.iter().any(|row| !row.member.usage.is_nothing());
-    let mut titles = vec!["NAME", "ROLE", "STATUS", "SINCE", "UNREAD", "GATE", "PID", "MODEL"];
-    titles.extend(costs.then_some("TOKENS"));
-    // Most teams have no crash to show.
-    let restarts = rows.iter().any(|row| row.member.restarts > 0);
-    titles.extend(restarts.then_some("RESTARTS"));
-    titles.push("DOING");
-    let mut table = Table::new(&titles);
-    for row in rows {
-        let member = row.member;
-        let gate = match member.gate {
-            Gate::Open => Cell::styled(member.gate.as_str(), DIM),
-            Gate::Closed => Cell::styled(member.gate.as_str(), BOLD),
-        };
-        let mut cells = vec![
-            Cell::styled(member.name.as_str(), BOLD),
-            Cell::new(cut(if member.role.is_empty() { "-" } else { &member.role }, Some(ROLE))),
-            Cell::styled(member.status.as_str(), row.status_style()),
-            Cell::new(clock::age(member.updated_at)),
-            row.unread_cell(),
-            gate,
-            Cell::new(pid(member)),
-            Cell::new(cut(&member.model, Some(MODEL))),
-        ];
-        cells.extend(costs.then(|| match member.usage.is_nothing() {
-            true => Cell::styled("-", DIM),
-            false => Cell::new(tokens::cost(&member.usage)),
-        }));
-        cells.extend(restarts.then(|| match member.restarts {
-            0 => Cell::styled("-", DIM),
-            some => Cell::styled(some.to_string(), BOLD),
-        }));
-        cells.push(row.activity_cell());
-        table.row(cells);
-    }
-    table
 }
 
 fn pid(member: &RosterMember) -> String {

@@ -20,35 +20,96 @@ use crate::exit_code::ExitCode;
 /// How often a teammate is looked at that is idle, but has something to do.
 const POLL_SETTLING: Duration = Duration::from_millis(20);
 
+/// What became of waiting for each name.
+type Outcomes = Vec<(Name, Result<MemberStatus, CommandError>)>;
+
 /// Runs the command.
 pub(in crate::ctl) fn run(context: &Context, args: &Wait) -> CommandResult {
     let dir = context.dir()?;
+    let (names, mut wanted) = (roster::named_or_running(&dir, &args.names, args.all)?, args.status.clone());
+    if args.all {
+        // Nothing more is to come from one that has left.
+        wanted.extend(wanted.is_empty().then_some(MemberStatus::Idle));
+        wanted.extend([MemberStatus::Shutdown, MemberStatus::Killed]);
+    }
+    let one = !args.all && names.len() == 1;
+    let mut outcomes = Outcomes::new();
     block_on(async {
-        let reached = match within(args.timeout, watch(context, &dir, args)).await? {
-            Ok(reached) => reached.as_str(),
-            Err(early) => {
-                let hint = format!("`teamctl status {}` shows what it does", args.name);
-                let late = if early == Early::TimedOut { late(&dir, args)? } else { String::new() };
-                return Err(early.error(&args.name, late, hint));
-            }
+        let mut tell = |name: &Name, outcome: Result<MemberStatus, CommandError>| {
+            let told = match (&outcome, context.out.is_json()) {
+                (Ok(_), true) => Ok(()),
+                (Ok(status), false) => context.out.text(format_args!("{name} is {}", status.as_str())),
+                (Err(error), _) if !one => {
+                    context.out.error(error);
+                    Ok(())
+                }
+                (Err(_), _) => Ok(()),
+            };
+            outcomes.push((name.clone(), outcome));
+            told
         };
-        let name = &args.name;
-        context.out.result(&json!({"name": name, "status": reached}), format_args!("{name} is {reached}"))?;
-        Ok(ExitCode::Done)
-    })
+        let mut open = names.clone();
+        let waited = within(args.timeout, watch(context, &dir, (&mut open, &wanted), &mut tell)).await;
+        context.out.passed();
+        if let Err(early) = waited? {
+            for name in open {
+                let hint = format!("`teamctl status {name}` shows what it does");
+                let late = if early == Early::TimedOut { late(&dir, args, &name)? } else { String::new() };
+                tell(&name, Err(early.error(&name, late, hint)))?;
+            }
+        }
+        Ok(())
+    })?;
+    if one {
+        let (name, reached) = outcomes.into_iter().next().ok_or_else(|| not_running(&dir))?;
+        let reached = reached?.as_str();
+        return match context.out.is_json() {
+            true => context.out.json(&json!({"name": name, "status": reached})).map(|()| ExitCode::Done),
+            false => Ok(ExitCode::Done),
+        };
+    }
+    if context.out.is_json() {
+        let result = |(name, outcome): &(Name, Result<MemberStatus, CommandError>)| match outcome {
+            Ok(status) => json!({"name": name, "status": status}),
+            Err(error) => json!({"name": name, "status": null, "error": error.to_json()}),
+        };
+        context.out.json(&json!({"results": outcomes.iter().map(result).collect::<Vec<_>>()}))?;
+    } else if outcomes.is_empty() {
+        context.out.note("no teammate is running");
+    }
+    Ok(ExitCode::highest(outcomes.iter().filter_map(|(_, it)| it.as_ref().err()).map(CommandError::code)))
 }
 
-async fn watch(context: &Context, dir: &TeamDir, args: &Wait) -> Result<MemberStatus, CommandError> {
+/// Watches the members until each has one of the statuses, or can no longer come to have it. Those that are done are told, and
+/// taken out of the list.
+async fn watch(
+    context: &Context,
+    dir: &TeamDir,
+    (open, wanted): (&mut Vec<Name>, &[MemberStatus]),
+    tell: &mut impl FnMut(&Name, Result<MemberStatus, CommandError>) -> Result<(), CommandError>,
+) -> Result<(), CommandError> {
     let mut wake = Wake::new(dir, &TeamPath::config(), context.settings.poll);
     loop {
         let roster = roster::load(dir)?;
-        let member = roster::find(&roster, &args.name)?;
-        if let Some(reached) = look(dir, &roster, member, &args.status)? {
-            return Ok(reached);
+        let (mut still, mut settles) = (Vec::new(), false);
+        for name in open.drain(..) {
+            let looked = roster::find(&roster, &name).and_then(|member| {
+                settles |= wanted.contains(&member.status);
+                look(dir, &roster, member, wanted)
+            });
+            match looked.transpose() {
+                None => still.push(name),
+                Some(outcome) => tell(&name, outcome)?,
+            }
         }
+        *open = still;
+        if open.is_empty() {
+            return Ok(());
+        }
+        context.out.passing(&roster::waited_for(&roster, open));
         let changed = wake.changed();
-        if args.status.contains(&member.status) {
-            // It is not at rest yet, and the roster need not change when it is.
+        if settles {
+            // It has yet to settle, and the roster need not change when it does.
             drop(tokio::time::timeout(POLL_SETTLING, changed).await);
         } else {
             changed.await;
@@ -84,11 +145,12 @@ fn next_spawn(name: &Name) -> String {
     format!("`teamctl {command}` starts it again")
 }
 
-fn late(dir: &TeamDir, args: &Wait) -> Result<String, CommandError> {
+fn late(dir: &TeamDir, args: &Wait, name: &Name) -> Result<String, CommandError> {
     let roster = roster::load(dir)?;
-    let status = roster.member(&args.name).map_or("not there", |member| member.status.as_str());
+    let status = roster.member(name).map_or("not there", |member| member.status.as_str());
     let time = clock::span(args.timeout.unwrap_or_default().as_secs_f64());
-    Ok(format!("{} is {status} after {time}, not {}", args.name, any(&args.status)))
+    let wanted = if args.status.is_empty() { &[MemberStatus::Idle] } else { args.status.as_slice() };
+    Ok(format!("{name} is {status} after {time}, not {}", any(wanted)))
 }
 
 fn any(wanted: &[MemberStatus]) -> String {
@@ -122,8 +184,8 @@ mod tests {
 
     fn wait(dir: &TeamDir, status: &[MemberStatus], timeout: u64) -> CommandResult {
         let (context, ..) = context(dir, false);
-        let name = Name::new("alice").unwrap();
-        run(&context, &Wait { name, status: status.to_vec(), timeout: Some(Duration::from_millis(timeout)) })
+        let (names, timeout) = (vec![Name::new("alice").unwrap()], Some(Duration::from_millis(timeout)));
+        run(&context, &Wait { names, all: false, status: status.to_vec(), timeout })
     }
 
     fn code(result: CommandResult) -> ExitCode {

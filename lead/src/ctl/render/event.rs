@@ -8,6 +8,7 @@ use teamd_shared::message::AnsweredBy;
 use teamd_shared::request::{Kind, Payload, Request};
 
 use super::{DIM, exit, under};
+use crate::ctl::grouping::headline;
 use crate::ctl::output::paint;
 use crate::ctl::{clock, escape};
 
@@ -24,7 +25,14 @@ pub(in crate::ctl) fn event(line: &[u8]) -> String {
     };
     let text_follows = if text.is_empty() { "" } else { ": " };
     let front = paint(DIM, format_args!("{} {:>4}", clock::time_of_day(line.at), line.seq));
-    under(&format!("{front}  {}{text_follows}", escape::line(&heading)), &text)
+    let more = match text.trim().lines().count() {
+        0 | 1 => String::new(),
+        lines => format!(" (+ {} lines)", lines - 1),
+    };
+    under(
+        &format!("{front}  {}{text_follows}", escape::line(&heading)),
+        &format!("{}{more}", headline(&text)),
+    )
 }
 
 fn team(record: &TeamRecord) -> String {
@@ -137,10 +145,7 @@ mod tests {
             "41  shutdown of alice (a1b2c3d4) asked: done"
         );
         let plan = asked(42, "a1b2c3d4", "plan_approval");
-        assert_eq!(
-            shown(plan.trim_end()),
-            "42  plan of alice (a1b2c3d4) asked:\n    Drop the cache.\n    Then rebuild."
-        );
+        assert_eq!(shown(plan.trim_end()), "42  plan of alice (a1b2c3d4) asked: Drop the cache. (+ 1 lines)");
         let started = r#"{"seq":1,"at":1.0,"version":1,"done":0,"record":"team","event":"started","team_name":"t","daemon":{"pid":7,"start_ticks":1,"boot_id":"b","started_at":1.0}}"#;
         assert_eq!(shown(started), "1  the daemon runs (pid 7)");
     }

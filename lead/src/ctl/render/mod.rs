@@ -5,7 +5,7 @@ pub(super) mod event;
 pub(super) mod message;
 
 use anstyle::{AnsiColor, Style};
-use teamd_shared::member::{Exit, MemberStatus};
+use teamd_shared::member::Exit;
 
 use super::escape;
 use super::output::paint;
@@ -16,18 +16,6 @@ pub(super) const DIM: Style = Style::new().dimmed();
 pub(super) const BOLD: Style = Style::new().bold();
 /// The style of what went wrong.
 pub(super) const BAD: Style = AnsiColor::Red.on_default();
-
-/// Returns the style of a status.
-pub(super) fn status_style(status: MemberStatus) -> Style {
-    match status {
-        MemberStatus::Idle => AnsiColor::Green.on_default(),
-        MemberStatus::Working => AnsiColor::Cyan.on_default(),
-        MemberStatus::AwaitingApproval => AnsiColor::Yellow.on_default().bold(),
-        MemberStatus::Starting | MemberStatus::ShuttingDown => AnsiColor::Yellow.on_default(),
-        MemberStatus::Shutdown => DIM,
-        MemberStatus::Killed | MemberStatus::Crashed => BAD,
-    }
-}
 
 /// Says how an incarnation ended, as far as the daemon could observe it.
 pub(super) fn exit(exit: &Exit) -> String {

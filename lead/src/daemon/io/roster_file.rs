@@ -152,6 +152,7 @@ impl RosterFile {
             bounds: member.terms.bounds,
             usage: live.usage(member),
             activity: if status.is_ended() { String::new() } else { said.activity },
+            idle_reason: said.idle_reason.filter(|_| status == MemberStatus::Idle),
             waiting: said.waiting.filter(|_| !status.is_ended()),
             spawned_at: member.spawned_at,
             spawned_seq: *spawned,

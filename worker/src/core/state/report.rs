@@ -68,6 +68,7 @@ impl State {
             applied_seq: self.applied_seq,
             doing,
             activity: activity.to_owned(),
+            idle_reason: self.work.idle_reason.filter(|_| matches!(self.work.at, At::Idle)),
             waiting,
             plan,
             wants_ring,

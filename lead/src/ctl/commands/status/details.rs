@@ -91,9 +91,9 @@ fn sandbox(member: &RosterMember) -> String {
 /// Shows everything about one member.
 pub(super) fn details(row: &Row<'_>) -> String {
     let member = row.member;
-    let status = paint(row.status_style(), member.status.as_str());
+    let status = paint(row.standing.group.style(), row.status());
     let heading = format!("{}  {status} for {}", paint(BOLD, &member.name), clock::age(member.updated_at));
-    let doing = if member.status.is_ended() { String::new() } else { row.activity() };
+    let doing = if member.status.is_ended() { String::new() } else { row.standing.what.clone() };
     let restarts = if member.restarts > 0 { member.restarts.to_string() } else { String::new() };
     let mut all = vec![
         ("role", member.role.clone()),

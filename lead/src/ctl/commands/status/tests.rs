@@ -2,12 +2,13 @@ use super::*;
 use crate::ctl::context::tests::context;
 use crate::ctl::output::tests::Captured;
 use crate::ctl::roster::tests::{member, team};
+use clap::Parser;
 use teamd_shared::name::Name;
 use teamd_shared::team_dir::TeamDir;
 
 fn status(dir: &TeamDir, name: Option<&str>, json: bool) -> (CommandResult, Captured, Captured) {
     let (context, stdout, stderr) = context(dir, json);
-    let args = StatusArgs { name: name.map(|name| Name::new(name).unwrap()) };
+    let args = StatusArgs { name: name.map(|name| Name::new(name).unwrap()), ..StatusArgs::default() };
     (run(&context, &args), stdout, stderr)
 }
 
@@ -26,9 +27,13 @@ fn the_table_shows_all_members() {
     let mut members = roster();
     members[0]["pid"] = json!(4242);
     let members: Vec<RosterMember> = serde_json::from_value(members).unwrap();
-    let row = |member, unread, unnoticed| Row { member, unread: Some(unread), unnoticed, resources: None };
+    let row = |member, unread, unnoticed| {
+        let facts = Facts { unnoticed, ..Facts::default() };
+        let standing = Standing::of(member, facts, wall());
+        Row { member, standing, plan: None, unread: Some(unread), unnoticed, resources: None }
+    };
     let rows = [row(&members[0], 3, false), row(&members[1], 0, false), row(&members[0], 0, true)];
-    let shown = anstream::adapter::strip_str(&table(&rows).render(None)).to_string();
+    let shown = anstream::adapter::strip_str(&table::wide(&rows).render(None)).to_string();
     insta::assert_snapshot!(shown, @r"
     NAME   ROLE   STATUS   SINCE  UNREAD  GATE  PID   MODEL   DOING
     alice  coder  working  2m     3       open  4242  script  cargo test\u{1b}[2J
@@ -150,6 +155,98 @@ fn where_no_team_is_the_way_to_one_is_shown() {
     let (scratch, dir) = team(&json!([]));
     let (mut context, _, stderr) = context(&dir, false);
     context.path = scratch.path().join("none/.team");
-    assert_eq!(run(&context, &StatusArgs { name: None }), Ok(ExitCode::Done));
+    assert_eq!(run(&context, &StatusArgs::default()), Ok(ExitCode::Done));
     assert!(stderr.text().ends_with("hint: `teamd start` makes one\n"), "{}", stderr.text());
+}
+
+/// One teammate of each sort, with a model and long texts.
+fn mixed() -> Vec<RosterMember> {
+    let usage = json!({"input_tokens": 100, "output_tokens": 1234, "cache_read_input_tokens": 181_000,
+        "cache_creation_input_tokens": 1900});
+    let row = |name: &str, status: &str, activity: &str, reason: &str| {
+        let mut row = member(name, status);
+        (row["role"], row["activity"]) = (json!("coder"), json!(activity));
+        (row["model"], row["usage"]) = (json!("anthropic:claude-sonnet-4-5"), usage.clone());
+        (row["idle_reason"], row["updated_at"]) =
+            (json!(Some(reason).filter(|it| !it.is_empty())), json!(wall() - 125.0));
+        row
+    };
+    let failed = "failed: 127.0.0.1:11434 refused the connection; is the service of the model running, and is the address \
+        in ANTHROPIC_BASE_URL the right one?";
+    let members = json!([
+        row("w10", "idle", "", "available"),
+        row("w2", "idle", "", "available"),
+        row("jun", "idle", failed, "failed"),
+        row(
+            "implementer-of-feature-number-01",
+            "working",
+            "bash: cargo test --workspace --all-targets --no-fail-fast",
+            ""
+        ),
+        row("ana", "awaiting_approval", "waiting for approval", ""),
+        row("gus", "shutdown", "", ""),
+        row("ida", "killed", "", ""),
+        row("evil", "working", "bash: \u{1b}[2J\u{202e}txt.exe", ""),
+    ]);
+    serde_json::from_value(members).unwrap()
+}
+
+fn at_width(members: &[RosterMember], terminal: usize) -> String {
+    let mut roster = Roster { members: members.to_vec(), ..Roster::default() };
+    roster.members.iter_mut().for_each(|member| member.pid = Some(4242));
+    let team = Team::default();
+    let mut rows = rows(&roster, roster.members.iter().collect(), &team);
+    for row in &mut rows {
+        (row.unread, row.unnoticed) = (Some(3), false);
+        row.standing = Standing::of(row.member, Facts::default(), wall());
+    }
+    sort(&mut rows);
+    let shown = list(Some(terminal), &StatusArgs::default(), &rows);
+    anstream::adapter::strip_str(&shown).to_string()
+}
+
+#[test]
+fn the_list_fits_every_width_and_tells_the_reason_of_trouble() {
+    let members = mixed();
+    for terminal in (60..220).step_by(3) {
+        let shown = at_width(&members, terminal);
+        for line in shown.lines() {
+            assert!(crate::ctl::table::width(line) <= terminal, "{terminal}: {line}");
+        }
+        let words = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains("failed") && words.contains("127.0.0.1:11434"), "{terminal}:\n{shown}");
+        assert!(!shown.contains(['\u{1b}', '\u{202e}']), "{shown}");
+    }
+    for terminal in [60, 80, 120, 200] {
+        insta::assert_snapshot!(format!("list-{terminal}"), at_width(&members, terminal));
+    }
+}
+
+#[test]
+fn columns_can_be_chosen_and_members_left_out() {
+    let members = json!(mixed());
+    let (_scratch, dir) = team(&members);
+    let shown = |line: &[&str]| {
+        let cli = crate::ctl::args::Cli::try_parse_from([&["teamctl", "status"], line].concat()).unwrap();
+        let crate::ctl::args::Command::Status(args) = cli.command else { panic!() };
+        let (context, stdout, stderr) = context(&dir, false);
+        run(&context, &args).unwrap();
+        (stdout.text(), stderr.text())
+    };
+    let (text, _) = shown(&["--running", "-o", "status,name"]);
+    assert!(text.starts_with("STATUS"), "{text}");
+    assert!(text.lines().any(|line| line.split_whitespace().eq(["failed", "jun"])), "{text}");
+    assert!(!text.contains("gus"), "{text}");
+    let (text, _) = shown(&["--waiting", "-o", "name"]);
+    assert!(text.starts_with("NAME\nana\n"), "{text}");
+    let (text, _) = shown(&[]);
+    let names: Vec<&str> = text.lines().skip(1).filter_map(|line| line.split_whitespace().next()).collect();
+    assert_eq!(
+        &names[..8],
+        ["ana", "evil", "gus", "ida", "implementer-of-feature-number-01", "jun", "w2", "w10"]
+    );
+    for wrong in [["-o", "colour"], ["alice", "--watch"], ["--watch", "--json"]] {
+        let line = [&["teamctl", "status"], &wrong[..]].concat();
+        assert!(crate::ctl::args::Cli::try_parse_from(line).is_err(), "{wrong:?}");
+    }
 }

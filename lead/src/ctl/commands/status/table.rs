@@ -1,0 +1,183 @@
+//! The members as a table that fits the terminal.
+
+use teamd_shared::member::{Gate, SandboxMode};
+
+use super::{Row, pid};
+use crate::ctl::args::Column;
+use crate::ctl::grouping::Group;
+use crate::ctl::render::{BAD, BOLD, DIM};
+use crate::ctl::table::{Cell, Table, cut, room};
+use crate::ctl::{clock, tokens};
+
+/// How much of a role the table shows, in columns.
+const ROLE: usize = 24;
+/// How much of a model's name it shows.
+const MODEL: usize = 28;
+/// The least that is left for what a member does, in columns, before another column is left out.
+const DOING: usize = 28;
+/// The same before the last one goes that can.
+const LEAST: usize = 16;
+
+/// How much of what a member does can be seen on any terminal, in characters.
+const SEEN: usize = 2_000;
+
+const ALL: [Column; 12] = [
+    Column::Name,
+    Column::Role,
+    Column::Status,
+    Column::Since,
+    Column::Unread,
+    Column::Gate,
+    Column::Pid,
+    Column::Model,
+    Column::Tokens,
+    Column::Spent,
+    Column::Restarts,
+    Column::Doing,
+];
+
+/// In which order columns are left out where there is no room. `Tokens` makes room for `Spent`.
+const LEFT_OUT: [Column; 9] = [
+    Column::Tokens,
+    Column::Spent,
+    Column::Pid,
+    Column::Model,
+    Column::Role,
+    Column::Gate,
+    Column::Unread,
+    Column::Restarts,
+    Column::Since,
+];
+
+/// Lays out these columns of the members, in this order.
+pub(super) fn of_columns(rows: &[Row<'_>], columns: &[Column]) -> Table {
+    let all = table(rows, false);
+    let index = |column: &Column| ALL.iter().position(|other| other == column);
+    all.only(&columns.iter().filter_map(index).collect::<Vec<_>>())
+}
+
+/// Lays out all columns that have something to show, without a limit.
+pub(super) fn wide(rows: &[Row<'_>]) -> Table {
+    of_columns(rows, &telling(rows, Column::Spent))
+}
+
+/// Lays out the members, if `has_unread` with their unread messages, below the headings of their groups, so that a line has room for what they do.
+pub(super) fn fitting(rows: &[Row<'_>], terminal: usize, has_unread: bool) -> Table {
+    let all = table(rows, true);
+    let widths = all.widths();
+    // One of the two shows the tokens.
+    let mut columns = telling(rows, Column::Spent);
+    columns.retain(|column| has_unread || *column != Column::Unread);
+    let wanted = widths.last().copied().unwrap_or(0);
+    for left_out in LEFT_OUT {
+        let enough = wanted.min(if left_out == Column::Since { LEAST } else { DOING.max(terminal * 2 / 5) });
+        let taken: Vec<usize> = indices(&columns).into_iter().map(|index| widths[index]).collect();
+        if room(&taken, terminal) >= enough {
+            break;
+        }
+        match left_out {
+            Column::Tokens if columns.contains(&Column::Tokens) => {
+                columns = telling(rows, Column::Tokens);
+                columns.retain(|column| has_unread || *column != Column::Unread);
+            }
+            _ => columns.retain(|column| *column != left_out),
+        }
+    }
+    all.only(&indices(&columns))
+}
+
+fn indices(columns: &[Column]) -> Vec<usize> {
+    (0..ALL.len()).filter(|&index| columns.contains(&ALL[index])).collect()
+}
+
+/// Returns the columns that tell something, without that one.
+fn telling(rows: &[Row<'_>], without: Column) -> Vec<Column> {
+    // A team of scripts has no tokens, and most teams have no crash to show.
+    let costs = rows.iter().any(|row| !row.member.usage.is_nothing());
+    let restarts = rows.iter().any(|row| row.member.restarts > 0);
+    let tells = |column: &Column| match column {
+        Column::Tokens | Column::Spent => costs && *column != without,
+        Column::Restarts => restarts,
+        _ => true,
+    };
+    ALL.into_iter().filter(tells).collect()
+}
+
+fn table(rows: &[Row<'_>], headings: bool) -> Table {
+    let mut table = Table::new(&[
+        "NAME", "ROLE", "STATUS", "SINCE", "UNREAD", "GATE", "PID", "MODEL", "TOKENS", "TOKENS", "RESTARTS",
+        "DOING",
+    ]);
+    let mut last = None;
+    for row in rows {
+        let group = row.standing.group;
+        if headings && last != Some(group) {
+            table.row(vec![heading(rows, group)]);
+            last = Some(group);
+        }
+        table.row(ALL.map(|column| row.cell(column, headings)).to_vec());
+    }
+    table
+}
+
+fn heading(rows: &[Row<'_>], group: Group) -> Cell {
+    let count = rows.iter().filter(|row| row.standing.group == group).count();
+    Cell::styled(format!("{} {count}", group.title()), group.style())
+}
+
+impl Row<'_> {
+    fn cell(&self, column: Column, words: bool) -> Cell {
+        let member = self.member;
+        let dash_or = |text: Option<String>| match text {
+            None => Cell::styled("-", DIM),
+            Some(text) => Cell::new(text),
+        };
+        let spent = !member.usage.is_nothing();
+        match column {
+            Column::Name => Cell::styled(member.name.as_str(), BOLD),
+            Column::Role => {
+                Cell::new(cut(if member.role.is_empty() { "-" } else { &member.role }, Some(ROLE)))
+            }
+            Column::Status if words => Cell::styled(self.standing.word, self.standing.group.style()),
+            Column::Status => Cell::styled(self.status(), self.standing.group.style()),
+            Column::Since => {
+                Cell::new(clock::age(if words { self.standing.since } else { member.updated_at }))
+            }
+            Column::Unread => match self.unread {
+                None => Cell::styled("?", BOLD),
+                Some(0) => Cell::styled("-", DIM),
+                Some(unread) => Cell::styled(unread.to_string(), BOLD),
+            },
+            Column::Gate => {
+                Cell::styled(member.gate.as_str(), if member.gate == Gate::Open { DIM } else { BOLD })
+            }
+            Column::Pid => Cell::new(pid(member)),
+            Column::Model => Cell::new(cut(&member.model, Some(MODEL))),
+            Column::Tokens => dash_or(spent.then(|| tokens::cost(&member.usage))),
+            Column::Spent => {
+                dash_or(spent.then(|| tokens::count(member.usage.input() + member.usage.output_tokens)))
+            }
+            Column::Restarts if member.restarts == 0 => Cell::styled("-", DIM),
+            Column::Restarts => Cell::styled(member.restarts.to_string(), BOLD),
+            Column::Doing => self.doing(words),
+        }
+    }
+
+    /// Shows what it does; on a `terminal` no more of it than can ever be seen.
+    fn doing(&self, terminal: bool) -> Cell {
+        let what = self.standing.what.as_str();
+        let end = what.char_indices().map(|(at, _)| at).nth(SEEN).filter(|_| terminal);
+        let what = &what[..end.unwrap_or(what.len())];
+        if self.standing.group == Group::Stuck {
+            return Cell::styled(what, BAD).wrapping();
+        }
+        // A shell without a sandbox is not to be overlooked.
+        let unconfined = self.member.sandbox.mode == SandboxMode::Off && !self.member.status.is_ended();
+        let cell = match (unconfined, what.is_empty()) {
+            (false, _) => Cell::new(what),
+            (true, true) => Cell::styled("SANDBOX OFF", BAD),
+            (true, false) => Cell::new(format!("SANDBOX OFF; {what}")),
+        };
+        if self.standing.group == Group::NeedsYou { cell.wrapping() } else { cell }
+    }
+}

@@ -46,6 +46,22 @@ pub struct Settings {
     pub watchdog: Option<Duration>,
     /// `TEAM_CGROUP`: `auto` (default) gives each incarnation a cgroup where the daemon may make them; `off` never.
     pub cgroup: cgroup::Use,
+    /// `TEAM_NOTIFY`: how a chat tells the person at its terminal that an answer is needed: `bell` (default), `osc9` or `off`.
+    pub notify: Notify,
+}
+
+/// How a terminal tells its person something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Notify {
+    /// By its bell.
+    #[default]
+    Bell,
+    /// By a notice of the desktop, where the terminal knows OSC 9.
+    #[value(name = "osc9")]
+    Osc9,
+    /// Not at all.
+    Off,
 }
 
 /// Model calls for one piece of work, where nothing says how many.
@@ -91,14 +107,14 @@ impl Default for Settings {
             restart_period: Duration::from_secs(60),
             watchdog: Some(Duration::from_secs(60)),
             cgroup: cgroup::Use::default(),
+            notify: Notify::default(),
         }
     }
 }
 
 impl Settings {
     /// Names of the keys in `team.toml`, separated by blanks.
-    pub const KEYS: &str =
-        "durability grace poll decide_within shutdown_timeout restart_max restart_period watchdog cgroup";
+    pub const KEYS: &str = "durability grace poll decide_within shutdown_timeout restart_max restart_period watchdog cgroup notify";
 
     /// Reads the settings of a process that was started with what `team.toml` says in its environment.
     ///
@@ -129,6 +145,8 @@ impl Settings {
         set(&mut self.restart_period, variable(lookup, "TEAM_RESTART_PERIOD", parse_period)?);
         set(&mut self.watchdog, variable(lookup, "TEAM_WATCHDOG", parse_watchdog)?);
         set(&mut self.cgroup, variable(lookup, "TEAM_CGROUP", cgroup)?);
+        let notify = |text: &str| Notify::from_str(text, false).map_err(|_| "bell, osc9 or off");
+        set(&mut self.notify, variable(lookup, "TEAM_NOTIFY", notify)?);
         Ok(self)
     }
 

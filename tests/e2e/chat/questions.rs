@@ -10,7 +10,7 @@ fn asked(team: &Team) -> (Terminal, String) {
     team.teamctl(["spawn", "bob", "--plan", "--prompt", "/plan_approval Drop the cache"]).ok();
     let id = team.until_planned("bob");
     team.send("lead", &format!("/plan_approval {id} approve"));
-    terminal.until("[a]pprove, [r]eject, [l]ater> ");
+    terminal.until("[y]es, [n]o, [v]iew, [l]ater> ");
     (terminal, id)
 }
 
@@ -23,17 +23,17 @@ fn a_person_decides_a_plan_that_the_lead_agent_would_approve() {
     let id = team.until_planned("bob");
     terminal.until(&format!("bob submits the plan {id}"));
     terminal.line(&format!("//plan_approval {id} approve mind the log"));
-    terminal.until("[a]pprove, [r]eject, [l]ater> ");
+    terminal.until("[y]es, [n]o, [v]iew, [l]ater> ");
     terminal.until("the lead agent would approve it: mind the log");
     assert_eq!(team.request(&id)["status"], "pending", "a person decides");
     let mark = terminal.mark();
     terminal.line("a question first");
     terminal.until_after(mark, "type a, r or l");
     let mark = terminal.shown().rfind("type a, r or l").unwrap();
-    terminal.until_after(mark, "[a]pprove, [r]eject, [l]ater> ");
+    terminal.until_after(mark, "[y]es, [n]o, [v]iew, [l]ater> ");
     terminal.press("\r");
     // What is typed before the next one is shown is no answer.
-    let prompts = || terminal.shown()[mark..].matches("[a]pprove, [r]eject, [l]ater> ").count();
+    let prompts = || terminal.shown()[mark..].matches("[y]es, [n]o, [v]iew, [l]ater> ").count();
     team.until("the next prompt", || prompts() >= 2);
     assert_eq!(team.request(&id)["status"], "pending", "a person decides");
     terminal.line("a");
@@ -82,7 +82,7 @@ fn a_line_that_was_begun_before_the_question_answers_nothing() {
     let ask = |terminal: &Terminal| {
         let mark = terminal.mark();
         team.send("lead", &format!("/plan_approval {id} approve"));
-        terminal.until_after(mark, "Approve it? ");
+        terminal.until_after(mark, "Approve plan ");
     };
     // A message that is sent puts the question off.
     terminal.press("approve what I");
@@ -102,7 +102,7 @@ fn a_line_that_was_begun_before_the_question_answers_nothing() {
     let mark = terminal.mark();
     terminal.press("\r");
     terminal.until_after(mark, "was typed before you were asked");
-    terminal.until_after(mark, "[a]pprove, [r]eject, [l]ater> ");
+    terminal.until_after(mark, "[y]es, [n]o, [v]iew, [l]ater> ");
     assert_eq!(team.request(&id)["status"], "pending");
     assert!(!team.has_taken_in("lead", "a"));
     // Nor is what was typed ahead of the prompt.
@@ -125,7 +125,7 @@ fn a_question_that_is_answered_elsewhere_ends_and_drops_what_was_typed() {
         team.teamctl(["spawn", name, "--plan", "--prompt", "/plan_approval Drop the cache"]).ok();
         let id = team.until_planned(name);
         team.send("lead", &format!("/plan_approval {id} approve"));
-        terminal.until_after(mark, "[a]pprove, [r]eject, [l]ater> ");
+        terminal.until_after(mark, "[y]es, [n]o, [v]iew, [l]ater> ");
         id
     };
     // Something was typed: it stays, at a prompt of its own.
@@ -195,7 +195,7 @@ fn an_answer_that_does_not_arrive_leaves_the_question_open() {
     team.teamctl(["spawn", "bob", "--plan", "--prompt", "/plan_approval Drop the cache"]).ok();
     let id = team.until_planned("bob");
     team.send("lead", &format!("/plan_approval {id} reject"));
-    terminal.until("[a]pprove, [r]eject, [l]ater> ");
+    terminal.until("[y]es, [n]o, [v]iew, [l]ater> ");
     team.kill_daemon();
     terminal.until("the daemon is gone");
     let mark = terminal.mark();
@@ -204,7 +204,7 @@ fn an_answer_that_does_not_arrive_leaves_the_question_open() {
     team.teamd(["start"]).ok();
     terminal.until_after(mark, "the daemon is back");
     let mark = terminal.shown().rfind("is not running").unwrap();
-    terminal.until_after(mark, "[a]pprove, [r]eject, [l]ater> ");
+    terminal.until_after(mark, "[y]es, [n]o, [v]iew, [l]ater> ");
     terminal.line("a");
     team.until("the approval", || team.request(&id)["status"] == "approved");
     terminal.press("\x04");
@@ -223,7 +223,7 @@ fn an_answer_that_was_begun_for_one_plan_is_none_to_the_next() {
     let [first, second] = &ids;
     team.send("lead", &format!("/plan_approval {first} approve\n/plan_approval {second} approve"));
     terminal.until(&format!("the plan {first} of bob:"));
-    terminal.until("[a]pprove, [r]eject, [l]ater> ");
+    terminal.until("[y]es, [n]o, [v]iew, [l]ater> ");
     terminal.press("a");
     terminal.until("[l]ater> a");
     let mark = terminal.mark();
@@ -232,7 +232,7 @@ fn an_answer_that_was_begun_for_one_plan_is_none_to_the_next() {
     let mark = terminal.mark();
     terminal.press("\r");
     terminal.until_after(mark, "was typed before you were asked");
-    terminal.until_after(mark, "[a]pprove, [r]eject, [l]ater> ");
+    terminal.until_after(mark, "[y]es, [n]o, [v]iew, [l]ater> ");
     assert_eq!(team.request(second)["status"], "pending");
     // A command at the question answers it, too, and then the person is not asked.
     let mark = terminal.mark();

@@ -134,6 +134,11 @@ impl<'d> Follower<'d> {
         self.plans.get(id).filter(|plan| plan.is_pending())
     }
 
+    /// Returns the plans of a teammate that are pending.
+    pub(super) fn of(&self, name: &Name) -> impl Iterator<Item = &Request> {
+        self.plans.values().filter(move |plan| plan.is_pending() && plan.from == name.as_str())
+    }
+
     /// Tells whether the daemon runs.
     pub(super) fn has_daemon(&self) -> bool {
         is_locked(self.dir)

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::Write;
+use std::num::NonZero;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
@@ -53,7 +54,11 @@ impl Terminal {
         let child = command.process_group(0).spawn().unwrap();
         drop((command, ends.slave));
         let (keys, shown) = (File::from(ends.master), Arc::new(Mutex::new(String::new())));
-        let screen = Arc::new(Mutex::new(vt100::Parser::new(rows, columns, SCROLLBACK)));
+        let screen = Arc::new(Mutex::new(vt100::Parser::new(
+            NonZero::new(rows).unwrap(),
+            NonZero::new(columns).unwrap(),
+            SCROLLBACK,
+        )));
         let (mut reads, all, drawn) = (keys.try_clone().unwrap(), Arc::clone(&shown), Arc::clone(&screen));
         std::thread::spawn(move || {
             let mut piece = [0; 4096];
@@ -116,10 +121,10 @@ impl Terminal {
         let mut rows = Vec::new();
         for back in (1..=above).rev() {
             parser.screen_mut().set_scrollback(back);
-            rows.extend(parser.screen().rows(0, columns).next());
+            rows.extend(parser.screen().rows(0, columns.into()).next());
         }
         parser.screen_mut().set_scrollback(0);
-        rows.extend(parser.screen().rows(0, columns));
+        rows.extend(parser.screen().rows(0, columns.into()));
         rows.iter().map(|row| row.trim_end().to_owned() + "\n").collect::<String>().trim_end().to_owned()
     }
 
@@ -138,7 +143,7 @@ impl Terminal {
     pub(crate) fn is_styled(&self, text: &str, bold: bool, colour: Option<u8>) -> bool {
         let parser = self.screen.lock().unwrap();
         let (_, columns) = parser.screen().size();
-        let found = parser.screen().rows(0, columns).enumerate().find_map(|(row, line)| {
+        let found = parser.screen().rows(0, columns.into()).enumerate().find_map(|(row, line)| {
             let at = line.find(text)?;
             Some((u16::try_from(row).unwrap(), u16::try_from(line[..at].chars().count()).unwrap()))
         });

@@ -31,13 +31,13 @@ const COMMANDS: [Slash; 15] = [
     slash("/inbox", "[NAME]", "inbox", "the last messages of an inbox"),
     slash("/events", "", "events", "what happened in the team last"),
     slash("/cost", "", "", "the tokens of each teammate"),
-    slash("/plans", "[ID]", "plans", "the plans that wait for an answer, or one plan in full"),
+    slash("/plans", "[ID]", "plans", "the plans that wait, or one plan in full"),
     slash("/approve", "ID [FEEDBACK]", "approve", "approve a plan; the beginning of its id is enough"),
     slash("/reject", "ID [FEEDBACK]", "reject", "reject a plan"),
     slash("/shutdown", "NAME [REASON]", "shutdown", "ask a teammate to shut down, and wait for it"),
     slash("/interrupt", "[NAME]", "interrupt", "interrupt a teammate's current turn"),
     slash("/attach", "NAME", "", "talk to another teammate; /attach lead comes back"),
-    slash("/model", "[MODEL]", "", "the model of the agent, or another one for the lead agent"),
+    slash("/model", "[MODEL]", "", "the agent's model, or another for the lead agent"),
     slash("/clear", "", "", "begin a new conversation with the lead agent"),
     slash("/help", "", "", "this list"),
     slash("/quit", "", "", "leave; the agents go on (also Ctrl-D)"),
@@ -45,12 +45,12 @@ const COMMANDS: [Slash; 15] = [
 ];
 
 /// How the keys of the prompt work.
-const KEYS: &str = "\
-  @PATH                     a file that goes with the message
-  !COMMAND                  run a command of your own; its output goes to nothing else
+const KEYS: &str = "  @PATH                     a file that goes with the message
+  !COMMAND                  run a command of yours; no agent sees it
   //TEXT                    send /TEXT: a text that begins with a slash
-Esc or Ctrl-C interrupts the turn and keeps what you type. Up and Ctrl-R find earlier lines, Tab completes.
-A paste of several lines is one message; Alt-Enter, or \\ at the end of a line, begins another line.
+Esc or Ctrl-C interrupts the turn and keeps what you type.
+Up and Ctrl-R find earlier lines, Tab completes names, ids and paths.
+A paste is one message; Alt-Enter, or \\ at the end of a line, continues it.
 ";
 
 /// What a line means.

@@ -27,6 +27,8 @@ enum Operation {
     Print(String),
     /// Shows another dock.
     Dock(Dock),
+    /// Prints lines that were in the dock until now.
+    Move(String, Dock),
     /// A line was typed: what comes next begins on a line of its own.
     Typed(String),
     /// Writes bytes that move nothing.
@@ -64,7 +66,8 @@ impl Screen {
             let raw: Box<dyn Write> = Box::new(Sink { screen: self.clone(), kept: Vec::new() });
             Box::new(AutoStream::new(raw, self.choice))
         };
-        Output::to(false, Some(terminal_size().0), sink(), sink())
+        // The last column stays free, as in the dock.
+        Output::to(false, Some(terminal_size().0 - 1), sink(), sink())
     }
 
     /// Returns how many columns a line may have.
@@ -77,10 +80,18 @@ impl Screen {
         self.step(Operation::Print(self.in_colour(text)));
     }
 
+    /// Prints lines that were in the dock until now, in one step with the dock without them.
+    pub(crate) fn print_from_dock(&self, text: &str, dock: Dock) {
+        self.step(Operation::Move(self.in_colour(text), self.dock_in_colour(dock)));
+    }
+
     /// Shows what stays below the output.
-    pub(crate) fn dock(&self, mut dock: Dock) {
-        dock.above = dock.above.iter().map(|line| self.in_colour(line)).collect();
-        self.step(Operation::Dock(dock));
+    pub(crate) fn dock(&self, dock: Dock) {
+        self.step(Operation::Dock(self.dock_in_colour(dock)));
+    }
+
+    fn dock_in_colour(&self, dock: Dock) -> Dock {
+        Dock { above: dock.above.iter().map(|line| self.in_colour(line)).collect(), ..dock }
     }
 
     /// Leaves a line that was typed above the dock.
@@ -196,11 +207,10 @@ impl Writer {
     /// Takes a step: what is to be printed is added to the text.
     fn take(&mut self, step: Operation, text: &mut String) -> Option<Sender<()>> {
         match step {
-            Operation::Print(lines) => {
-                text.push_str(&lines);
-                if !lines.ends_with('\n') {
-                    text.push('\n');
-                }
+            Operation::Print(lines) => whole_lines(&lines, text),
+            Operation::Move(lines, dock) => {
+                whole_lines(&lines, text);
+                self.dock = dock;
             }
             // Where the terminal shows what is typed, the line stands there already.
             Operation::Typed(_) if !self.moves => self.drawn = DockRows::default(),
@@ -276,6 +286,13 @@ impl Writer {
     fn write(&mut self, bytes: &str) {
         // A terminal that is gone ends the chat; there is nowhere else to say it.
         drop(self.terminal.write_all(bytes.as_bytes()).and_then(|()| self.terminal.flush()));
+    }
+}
+
+fn whole_lines(lines: &str, text: &mut String) {
+    text.push_str(lines);
+    if !lines.ends_with('\n') {
+        text.push('\n');
     }
 }
 

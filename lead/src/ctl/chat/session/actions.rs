@@ -71,7 +71,7 @@ impl Session<'_> {
             let lines = roster
                 .members
                 .iter()
-                .map(|member| format!("{:<12} {}\n", member.name, tokens::cost(&member.usage)));
+                .map(|member| format!("{:<12} {}\n", member.name.as_str(), tokens::cost(&member.usage)));
             out.text(lines.collect::<String>())
         });
         shown.err().iter().for_each(|error| out.error(error));

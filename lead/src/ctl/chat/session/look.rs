@@ -152,7 +152,7 @@ impl Session<'_> {
 
     fn print(&self, text: &str) {
         if !text.is_empty() {
-            self.desk.screen.print(text);
+            self.desk.screen.print_from_dock(text, self.dock());
         }
     }
 }

@@ -103,7 +103,6 @@ fn a_line_that_was_begun_before_the_question_answers_nothing() {
         screen.contains("\napprove what I say next\n") && screen.ends_with("\nlead>")
     });
     // What could be an answer is no message either.
-    let mark = terminal.mark();
     terminal.press("a");
     terminal.until_row("lead> a");
     ask(&terminal);
@@ -166,7 +165,6 @@ fn a_question_that_is_answered_elsewhere_ends_and_drops_what_was_typed() {
     terminal.until("what shall change> ");
     terminal.press("all of");
     terminal.until("what shall change> all of");
-    let mark = terminal.mark();
     team.teamctl(["approve", &id]).ok();
     terminal.until_row("lead> all of");
     assert_eq!(team.request(&id)["status"], "approved");
@@ -180,7 +178,6 @@ fn a_line_that_ends_with_a_backslash_outlives_the_question() {
     let (mut terminal, id) = asked(&team);
     terminal.press("one \\");
     terminal.until_row("[y]es, [n]o, [v]iew, [l]ater> one \\");
-    let mark = terminal.mark();
     team.teamctl(["reject", &id]).ok();
     terminal.until_row("lead> one \\");
     terminal.press(" and two\r");

@@ -1,6 +1,7 @@
 //! What is on the screen of a person at a chat, at terminals of several sizes.
 
-use std::fs;
+use std::fs::File;
+use std::io::Write;
 
 use serde_json::json;
 
@@ -162,7 +163,7 @@ fn a_person_completes_mentions_runs_and_turns_to_another_agent() {
     terminal.until_screen("the output", |screen| screen.contains("\nfrom the shell\n"));
     terminal.until_screen("how it ended", |screen| screen.contains("exit status: 1\nlead>"));
     let file = team.root().parent().unwrap().join("noted-by-a-person");
-    fs::write(&file, "the content of the file\n").unwrap();
+    File::create(&file).unwrap().write_all(b"the content of the file\n").unwrap();
     let begin = file.display().to_string().replace("noted-by-a-person", "noted-b");
     terminal.press(&format!("see @{begin}\t"));
     terminal.until_screen("the path", |screen| screen.replace('\n', "").contains("noted-by-a-person"));

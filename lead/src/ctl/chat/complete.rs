@@ -71,6 +71,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::disallowed_methods, reason = "a test writes plain files")]
     fn commands_names_ids_and_paths_are_completed() {
         assert_eq!(completed("/shu"), (0, vec!["/shutdown".to_owned()]));
         assert_eq!(completed("/shutdown al"), (10, vec!["alice".to_owned(), "albert".to_owned()]));

@@ -51,6 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[expect(clippy::disallowed_methods, reason = "a test writes plain files")]
     fn a_file_that_is_mentioned_goes_with_the_message() {
         let scratch = tempfile::tempdir().unwrap();
         let path = |name: &str| scratch.path().join(name).display().to_string();

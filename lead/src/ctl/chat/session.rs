@@ -43,7 +43,7 @@ const AWAY: Duration = Duration::from_secs(5);
 const SCRIPT: &str = "script";
 
 /// What stays when the person turns to another agent.
-struct Desk {
+struct Console {
     screen: Screen,
     keyboard: Keyboard,
     line: Line,
@@ -55,7 +55,7 @@ struct Session<'a> {
     context: Context,
     dir: &'a TeamDir,
     target: ChatTarget,
-    desk: &'a mut Desk,
+    console: &'a mut Console,
     follower: Follower<'a>,
     view: ConversationView,
     answer: AnswerText,
@@ -104,22 +104,22 @@ pub(super) async fn run(context: &Context, dir: &TeamDir, options: &ChatOptions)
     let keyboard = Keyboard::open().map_err(refused)?;
     let screen = Screen::new(keyboard.edits());
     let line = Line::new(LineHistory::load(&output(&screen)));
-    let mut desk = Desk { screen, keyboard, line, signals };
+    let mut console = Console { screen, keyboard, line, signals };
     let (mut target, mut last) = (target.clone(), options.last);
     let ended = loop {
-        let mut session = Session::new(context, dir, &target, &mut desk)?;
+        let mut session = Session::new(context, dir, &target, &mut console)?;
         session.begin(last, begun)?;
         match session.converse().await {
             Next::Turn(other) => (target, last, begun) = (other, ATTACHED, false),
             _ => break session.runs,
         }
     };
-    desk.screen.dock(Dock::default());
+    console.screen.dock(Dock::default());
     if ended {
         let stays = if target.is_lead() { "the team" } else { target.name.as_str() };
-        output(&desk.screen).note(format_args!("{stays} goes on without you"));
+        output(&console.screen).note(format_args!("{stays} goes on without you"));
     }
-    desk.screen.flush();
+    console.screen.flush();
     Ok(ExitCode::Done)
 }
 
@@ -147,17 +147,17 @@ impl<'a> Session<'a> {
         context: &Context,
         dir: &'a TeamDir,
         target: &ChatTarget,
-        desk: &'a mut Desk,
+        console: &'a mut Console,
     ) -> Result<Self, CommandError> {
         Ok(Self {
-            context: context.elsewhere()(output(&desk.screen)),
+            context: context.elsewhere()(output(&console.screen)),
             dir,
             follower: Follower::begin(dir, &target.name, PAST, context.settings.poll)?,
             view: ConversationView::new(&target.name, true),
             answer: AnswerText::default(),
             presence: target.is_lead().then(|| Presence::new(dir)),
             target: target.clone(),
-            desk,
+            console,
             awaits: false,
             question: None,
             next_question: None,
@@ -207,10 +207,10 @@ impl<'a> Session<'a> {
             if let Some(next) = self.ask().await {
                 return next;
             }
-            self.desk.screen.dock(self.dock());
-            let [interrupt, resume, terminate, hang_up] = &mut self.desk.signals;
+            self.console.screen.dock(self.dock());
+            let [interrupt, resume, terminate, hang_up] = &mut self.console.signals;
             let next = tokio::select! {
-                input = self.desk.keyboard.next() => self.take(input).await,
+                input = self.console.keyboard.next() => self.take(input).await,
                 () = self.follower.changed() => Next::Stay,
                 _ = interrupt.recv() => {
                     self.interrupt().await;
@@ -235,9 +235,9 @@ impl<'a> Session<'a> {
     async fn ask(&mut self) -> Option<Next> {
         let question = self.next_question.take()?;
         let dock = Dock { prompt: question.prompt().to_owned(), ..self.dock() };
-        self.desk.screen.dock(Dock { above: vec![paint(BOLD, escape::line(&question.text))], ..dock });
-        self.desk.screen.flush();
-        while let Some(input) = self.desk.keyboard.pressed() {
+        self.console.screen.dock(Dock { above: vec![paint(BOLD, escape::line(&question.text))], ..dock });
+        self.console.screen.flush();
+        while let Some(input) = self.console.keyboard.pressed() {
             match self.take(input).await {
                 Next::Stay => {}
                 next => return Some(next),
@@ -250,11 +250,11 @@ impl<'a> Session<'a> {
 
     /// Puts together what stays below the output.
     fn dock(&self) -> Dock {
-        let columns = self.desk.screen.columns();
+        let columns = self.console.screen.columns();
         let mut above: Vec<String> = self.answer.in_progress(columns).lines().map(str::to_owned).collect();
         above.extend(self.status().map(|status| paint(DIM, escape::line(&status))));
         above.extend(self.question.as_ref().map(|question| paint(BOLD, escape::line(&question.text))));
-        let line = &self.desk.line;
+        let line = &self.console.line;
         let prompt = match (&self.question, line.search()) {
             (_, Some(wanted)) => format!("(search) {wanted}: "),
             (Some(question), _) => question.prompt().to_owned(),
@@ -266,8 +266,8 @@ impl<'a> Session<'a> {
     /// Tells the person, who may look elsewhere, by a sound or a notice of the terminal.
     fn ring(&self, what: &str) {
         match self.context.settings.notify {
-            Notify::Bell => self.desk.screen.signal("\x07"),
-            Notify::Osc9 => self.desk.screen.signal(&format!("\x1b]9;{}\x07", escape::line(what))),
+            Notify::Bell => self.console.screen.signal("\x07"),
+            Notify::Osc9 => self.console.screen.signal(&format!("\x1b]9;{}\x07", escape::line(what))),
             Notify::Off => {}
         }
     }

@@ -51,7 +51,7 @@ impl Session<'_> {
         action: impl FnOnce(&Context) -> CommandResult + Send + 'static,
     ) -> Option<CommandResult> {
         let (done, is_done) = oneshot::channel();
-        let (screen, elsewhere) = (self.desk.screen.clone(), self.context.elsewhere());
+        let (screen, elsewhere) = (self.console.screen.clone(), self.context.elsewhere());
         std::thread::spawn(move || {
             let context = elsewhere(output(&screen));
             let result = action(&context);
@@ -154,21 +154,21 @@ impl Session<'_> {
         let is_shown = matches!(self.hand_over(run).await, Some(Ok(Some(code))) if code != NOT_FOUND);
         if !is_shown {
             let lines = shown.lines().map(|line| format!("    {line}\n"));
-            self.desk.screen.print(&lines.collect::<String>());
+            self.console.screen.print(&lines.collect::<String>());
         }
     }
 
     /// Leaves the terminal to a program until it ends.
     async fn hand_over<T: Send + 'static>(&mut self, run: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-        self.desk.screen.suspend();
-        self.desk.keyboard.leave();
+        self.console.screen.suspend();
+        self.console.keyboard.leave();
         let (done, mut is_done) = oneshot::channel();
         std::thread::spawn(move || done.send(run()).ok());
         let ended = loop {
             tokio::select! {
                 ended = &mut is_done => break ended.ok(),
                 // Ctrl-C is for the program.
-                _ = self.desk.signals[0].recv() => {}
+                _ = self.console.signals[0].recv() => {}
             }
         };
         self.resumed();

@@ -24,15 +24,15 @@ impl Session<'_> {
     /// Takes what comes from the terminal.
     pub(super) async fn take(&mut self, input: Input) -> Next {
         self.pressed = Instant::now();
-        if self.desk.line.text().is_empty() {
+        if self.console.line.text().is_empty() {
             self.begun = self.current();
         }
         let pressed = match input {
             Input::End => return Next::Leave,
             Input::Line(line) => Pressed::Line(line),
-            Input::Event(Event::Key(key)) => self.desk.line.press(key),
+            Input::Event(Event::Key(key)) => self.console.line.press(key),
             Input::Event(Event::Paste(text)) => {
-                self.desk.line.insert(&text.replace("\r\n", "\n").replace('\r', "\n"));
+                self.console.line.insert(&text.replace("\r\n", "\n").replace('\r', "\n"));
                 Pressed::Edited
             }
             Input::Event(_) => Pressed::Edited,
@@ -44,24 +44,24 @@ impl Session<'_> {
             Pressed::Interrupt => self.interrupt().await,
             Pressed::End => return Next::Leave,
             Pressed::Suspend => {
-                self.desk.screen.suspend();
-                self.desk.keyboard.leave();
+                self.console.screen.suspend();
+                self.console.keyboard.leave();
                 // The shell has the terminal until it continues this program.
                 raise(Signal::SIGTSTP).ok();
                 self.resumed();
             }
-            Pressed::Clear => self.desk.screen.clear(),
+            Pressed::Clear => self.console.screen.clear(),
         }
         Next::Stay
     }
 
     /// Sets the terminal up again, after the program was stopped and continues.
     pub(super) fn resumed(&mut self) {
-        self.desk.keyboard.leave();
-        self.desk.screen.suspend();
+        self.console.keyboard.leave();
+        self.console.screen.suspend();
         // Without it typed keys are echoed, and nothing worse.
-        self.desk.keyboard.take().ok();
-        self.desk.screen.resume();
+        self.console.keyboard.take().ok();
+        self.console.screen.resume();
     }
 
     /// The question that is on the screen.
@@ -70,11 +70,11 @@ impl Session<'_> {
     }
 
     async fn enter(&mut self, line: &str) -> Next {
-        self.desk.screen.dock(self.dock());
-        self.desk.screen.typed(line);
+        self.console.screen.dock(self.dock());
+        self.console.screen.typed(line);
         let question = self.begun.take();
         if !line.trim().is_empty() {
-            self.desk.line.history.remember(line, &self.context.out);
+            self.console.line.history.remember(line, &self.context.out);
         }
         let current = self.current();
         match commands::parse(line, &self.target.name) {
@@ -142,16 +142,16 @@ impl Session<'_> {
             let name = self.target.name.clone();
             // That it is over is shown by the transcript.
             self.carry_out(Command::Interrupt(args::Teammate { name })).await;
-        } else if self.desk.line.text().is_empty() {
+        } else if self.console.line.text().is_empty() {
             self.context.out.hint("no turn is running; /quit or Ctrl-D leaves");
         } else {
-            self.desk.line.set("");
+            self.console.line.set("");
         }
     }
 
     /// Completes what is typed as far as it is certain, and lists what it could mean.
     fn complete(&mut self) {
-        let line = &mut self.desk.line;
+        let line = &mut self.console.line;
         let typed = line.text()[..line.cursor()].to_owned();
         let (start, found) = completions(&typed, || Names::of(self.dir));
         match found.as_slice() {

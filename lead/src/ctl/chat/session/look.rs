@@ -102,7 +102,7 @@ impl Session<'_> {
             seconds @ 0..60 => format!("{seconds} s"),
             seconds => format!("{} min {} s", seconds / 60, seconds % 60),
         };
-        let columns = self.desk.screen.columns();
+        let columns = self.console.screen.columns();
         let name = &self.target.name;
         let line = match doing.contains("waiting") {
             true => format!("{name}{doing}"),
@@ -133,7 +133,7 @@ impl Session<'_> {
     }
 
     pub(super) fn show(&mut self, items: Vec<Item>) {
-        let columns = self.desk.screen.columns();
+        let columns = self.console.screen.columns();
         for item in items {
             match item {
                 Item::Answer(text) => {
@@ -152,7 +152,7 @@ impl Session<'_> {
 
     fn print(&self, text: &str) {
         if !text.is_empty() {
-            self.desk.screen.print_from_dock(text, self.dock());
+            self.console.screen.print_from_dock(text, self.dock());
         }
     }
 }

@@ -89,7 +89,7 @@ impl Session<'_> {
     /// Lays the beginning of a plan out, indented: no line of it looks like one of ours.
     fn laid_out(&self, plan: &str) -> String {
         let beginning: Vec<&str> = plan.lines().take(SHOWN).collect();
-        let columns = self.desk.screen.columns().saturating_sub(INDENT.len());
+        let columns = self.console.screen.columns().saturating_sub(INDENT.len());
         let rendered = markdown::render(&beginning.join("\n"), columns);
         rendered.lines().map(|line| format!("{INDENT}{line}\n")).collect()
     }

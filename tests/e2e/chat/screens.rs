@@ -45,7 +45,7 @@ fn an_answer_is_wrapped_at_words_whatever_the_person_types_meanwhile() {
         terminal.until_screen("the answer", |screen| screen.contains("word120\nlead> typed while"));
         let said = answer(&terminal);
         let said = said.split("\nlead> typed").next().unwrap();
-        assert_eq!(said.split_whitespace().collect::<Vec<_>>(), words, "{size:?}");
+        assert_eq!(said.split_whitespace().collect::<Vec<_>>(), words, "{size:?}: {}", terminal.scrolled());
         assert!(said.lines().all(|row| row.len() < size.0.into()), "{size:?}: {said}");
         leave(terminal);
     }

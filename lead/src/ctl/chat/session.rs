@@ -234,17 +234,26 @@ impl<'a> Session<'a> {
     /// leads to, if the chat is over.
     async fn ask(&mut self) -> Option<Next> {
         let question = self.next_question.take()?;
+        let mut left = self.take_pressed().await;
         let dock = Dock { prompt: question.prompt().to_owned(), ..self.dock() };
         self.console.screen.dock(Dock { above: vec![paint(BOLD, escape::line(&question.text))], ..dock });
-        self.console.screen.flush();
+        // A terminal that is stopped does not show it yet.
+        if !self.console.screen.flush() && left.is_none() {
+            left = self.take_pressed().await;
+        }
+        self.ring(&question.text);
+        self.question = Some(question);
+        left
+    }
+
+    /// Takes what was pressed already.
+    async fn take_pressed(&mut self) -> Option<Next> {
         while let Some(input) = self.console.keyboard.pressed() {
             match self.take(input).await {
                 Next::Stay => {}
                 next => return Some(next),
             }
         }
-        self.ring(&question.text);
-        self.question = Some(question);
         None
     }
 

@@ -119,9 +119,9 @@ impl Screen {
         self.step(Operation::Resume);
     }
 
-    /// Waits a moment until everything is written.
-    pub(crate) fn flush(&self) {
-        self.wait(Operation::Flush);
+    /// Waits a moment until everything is written, and tells whether it is.
+    pub(crate) fn flush(&self) -> bool {
+        self.wait(Operation::Flush)
     }
 
     fn in_colour(&self, text: &str) -> String {
@@ -131,10 +131,10 @@ impl Screen {
         }
     }
 
-    fn wait(&self, step: impl FnOnce(Sender<()>) -> Operation) {
+    fn wait(&self, step: impl FnOnce(Sender<()>) -> Operation) -> bool {
         let (done, is_done) = channel();
         self.step(step(done));
-        is_done.recv_timeout(WRITTEN).ok();
+        is_done.recv_timeout(WRITTEN).is_ok()
     }
 
     fn step(&self, step: Operation) {

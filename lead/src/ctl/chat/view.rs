@@ -129,7 +129,10 @@ impl ConversationView {
         for entry in entries {
             self.entry(&entry.event, &mut items);
         }
+        let is_answered = entries.iter().any(|entry| matches!(entry.event, Event::Answer { .. }));
         match (was_abandoned, self.abandoned) {
+            // It was read before the answer began: the next one that is read may still be of this answer.
+            (_, false) if live.is_empty() && is_answered => {}
             (_, false) => self.grow(live, &mut items),
             // The text may have grown before the call was abandoned: only the next one that is read is complete.
             (false, true) => {}
@@ -321,6 +324,13 @@ mod tests {
         assert_eq!(view.update("", &[]), []);
         assert_eq!(view.update("onetw", &[]), [says("onetw")]);
         assert_eq!(view.update("", &[two]), [says("o"), End]);
+    }
+
+    #[test]
+    fn an_answer_that_was_complete_before_its_text_was_read_is_shown_once() {
+        let mut view = ConversationView::new(&Name::lead(), false);
+        assert_eq!(view.update("", &[text("Hello"), idle("available", "Hello")]), [says("Hello"), End]);
+        assert_eq!(view.update("Hello", &[]), []);
     }
 
     #[test]

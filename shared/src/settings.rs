@@ -48,6 +48,22 @@ pub struct Settings {
     pub cgroup: cgroup::Use,
     /// `TEAM_AUTO_START`: whether `teamctl spawn` and `teamctl chat` start the daemon if none runs (default true).
     pub auto_start: bool,
+    /// `TEAM_NOTIFY`: how a chat tells the person at its terminal that an answer is needed: `bell` (default), `osc9` or `off`.
+    pub notify: Notify,
+}
+
+/// How a terminal tells its person something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Notify {
+    /// By its bell.
+    #[default]
+    Bell,
+    /// By a notice of the desktop, where the terminal knows OSC 9.
+    #[value(name = "osc9")]
+    Osc9,
+    /// Not at all.
+    Off,
 }
 
 /// Model calls for one piece of work, where nothing says how many.
@@ -104,13 +120,15 @@ impl Default for Settings {
             watchdog: Some(Duration::from_secs(60)),
             cgroup: cgroup::Use::default(),
             auto_start: true,
+            notify: Notify::default(),
         }
     }
 }
 
 impl Settings {
     /// Names of the keys in `team.toml`, separated by blanks.
-    pub const KEYS: &str = "durability grace poll decide_within shutdown_timeout restart_max restart_period watchdog cgroup auto_start";
+    pub const KEYS: &str = "durability grace poll decide_within shutdown_timeout restart_max restart_period watchdog cgroup auto_start \
+                            notify";
 
     /// Reads the settings of a process that was started with what `team.toml` says in its environment.
     ///
@@ -143,6 +161,8 @@ impl Settings {
         set(&mut self.watchdog, variable(lookup, "TEAM_WATCHDOG", parse_watchdog)?);
         set(&mut self.cgroup, variable(lookup, "TEAM_CGROUP", cgroup)?);
         set(&mut self.auto_start, variable(lookup, "TEAM_AUTO_START", auto_start)?);
+        let notify = |text: &str| Notify::from_str(text, false).map_err(|_| "bell, osc9 or off");
+        set(&mut self.notify, variable(lookup, "TEAM_NOTIFY", notify)?);
         Ok(self)
     }
 

@@ -61,8 +61,10 @@ fn a_gate_that_was_closed_last_stays_closed() {
     signal(team.pid("alice"), Signal::SIGCONT);
     team.until_finished("alice", 1);
     let results = team.results("alice");
-    // The verdict is told, and the call behind the plan begins; nothing else has closed the gate by then.
-    assert_eq!((&results[0]["content"], &results[0]["is_error"]), (&json!("approved"), &json!(false)));
+    // The model reads the verdict together with what holds now.
+    let told = results[0]["content"].as_str().unwrap();
+    assert!(told.starts_with("approved, but the gate has been closed again"), "{results:?}");
+    assert_eq!(results[0]["is_error"], true);
     assert!(results[1]["is_error"] == true && !team.made("early.txt"), "{results:?}");
     team.wait_for("alice", "idle");
     assert_eq!(team.member("alice")["gate"], "closed");

@@ -44,7 +44,7 @@ fn press_until(team: &Team, terminal: &mut Terminal, key: &str, what: &str, hold
 fn status_fits_the_terminal_and_shows_who_needs_a_person_first() {
     let (team, id) = team();
     for size in SIZES {
-        let terminal = Terminal::sized(&team, &["status"], size);
+        let terminal = Terminal::teamctl_at(&team, &["status"], size);
         terminal.until("ENDED 1: gus");
         let screen = terminal.screen();
         assert_eq!(terminal.wrapped_rows(), 0, "{size:?}:\n{screen}");
@@ -64,7 +64,7 @@ fn status_fits_the_terminal_and_shows_who_needs_a_person_first() {
 fn the_watched_list_follows_the_team_and_answers_plans() {
     for size in SIZES {
         let (team, id) = team();
-        let mut terminal = Terminal::sized(&team, &["status", "--watch"], size);
+        let mut terminal = Terminal::teamctl_at(&team, &["status", "--watch"], size);
         terminal.until_screen("the plan", |screen| screen.contains(&format!("{id} Split the parser")));
         let screen = terminal.screen();
         assert!(screen.lines().any(|line| line.starts_with("> ana ")), "{screen}");
@@ -110,7 +110,7 @@ fn reject(team: &Team, terminal: &mut Terminal, id: &str) {
 fn a_verdict_is_for_the_plan_that_was_on_the_screen_whatever_comes_meanwhile() {
     let team = Team::started();
     let (ana, bo) = (planned(&team, "ana", "First"), planned(&team, "bo", "Second"));
-    let mut terminal = Terminal::sized(&team, &["status", "--watch"], (80, 24));
+    let mut terminal = Terminal::teamctl_at(&team, &["status", "--watch"], (80, 24));
     terminal.until_screen("both", |screen| screen.contains("First") && screen.contains("Second"));
     team.until("the line for the feedback", || {
         if !terminal.screen().contains("because:") {
@@ -133,14 +133,14 @@ fn a_verdict_is_for_the_plan_that_was_on_the_screen_whatever_comes_meanwhile() {
 fn the_terminal_is_given_back_at_every_end() {
     let (team, _) = team();
     for which in [Signal::SIGTERM, Signal::SIGHUP, Signal::SIGINT] {
-        let terminal = Terminal::sized(&team, &["status", "--watch"], (80, 24));
+        let terminal = Terminal::teamctl_at(&team, &["status", "--watch"], (80, 24));
         terminal.until_screen("the list", |screen| screen.contains("NEEDS YOU"));
         assert!(!terminal.is_as_before());
         terminal.signal(which);
         terminal.until("\x1b[?1049l");
         assert_eq!(terminal.finish(), Some(130), "{which}");
     }
-    let mut terminal = Terminal::sized(&team, &["status", "--watch"], (80, 24));
+    let mut terminal = Terminal::teamctl_at(&team, &["status", "--watch"], (80, 24));
     terminal.until_screen("the list", |screen| screen.contains("NEEDS YOU"));
     terminal.press("\x03");
     assert_eq!(terminal.finish(), Some(0));
@@ -163,7 +163,7 @@ fn three_hundred_teammates_and_hostile_texts_stay_inside_their_rows() {
     let roster = json!({"version": 1, "seq": 1, "team_name": "default", "daemon": null, "members": members});
     team.put("config.json", &roster.to_string());
     for size in SIZES {
-        let mut terminal = Terminal::sized(&team, &["status", "--watch"], size);
+        let mut terminal = Terminal::teamctl_at(&team, &["status", "--watch"], size);
         terminal.until_screen("the list", |screen| screen.contains("STUCK 300") && screen.contains("q quit"));
         for last in [false, true] {
             if last {

@@ -12,6 +12,11 @@ use nix::pty::{Winsize, openpty};
 
 use super::{Team, poll_until, read_piece};
 
+/// Columns and rows, where a test does not care.
+const USUAL: (u16, u16) = (100, 40);
+/// How many rows above the screen can be looked at.
+const SCROLLBACK: usize = 1000;
+
 /// A program at a terminal.
 pub(crate) struct Terminal {
     child: Child,
@@ -23,22 +28,21 @@ pub(crate) struct Terminal {
 impl Terminal {
     /// Starts `teamctl` at a terminal of its own.
     pub(crate) fn teamctl(team: &Team, args: &[&str]) -> Self {
-        Self::sized(team, args, (100, 40))
+        Self::start(team, env!("CARGO_BIN_EXE_teamctl"), args, USUAL)
     }
 
-    /// As [`Terminal::teamctl`], at a terminal of so many columns and rows.
-    pub(crate) fn sized(team: &Team, args: &[&str], size: (u16, u16)) -> Self {
+    /// Starts `teamctl` at a terminal of so many columns and rows.
+    pub(crate) fn teamctl_at(team: &Team, args: &[&str], size: (u16, u16)) -> Self {
         Self::start(team, env!("CARGO_BIN_EXE_teamctl"), args, size)
     }
 
     /// Starts `teamd` at a terminal of its own.
     pub(crate) fn teamd(team: &Team, args: &[&str]) -> Self {
-        Self::start(team, env!("CARGO_BIN_EXE_teamd"), args, (100, 40))
+        Self::start(team, env!("CARGO_BIN_EXE_teamd"), args, USUAL)
     }
 
     fn start(team: &Team, program: &str, args: &[&str], (columns, rows): (u16, u16)) -> Self {
         let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
-        let parser = vt100::Parser::new(NonZero::new(rows).unwrap(), NonZero::new(columns).unwrap(), 0);
         let ends = openpty(&size, None).unwrap();
         let end = |fd: &OwnedFd| Stdio::from(fd.try_clone().unwrap());
         let mut command: Command = team.command(program, args);
@@ -50,12 +54,15 @@ impl Terminal {
         let child = command.process_group(0).spawn().unwrap();
         drop((command, ends.slave));
         let (keys, shown) = (File::from(ends.master), Arc::new(Mutex::new(String::new())));
-        let (mut output, all) = (keys.try_clone().unwrap(), Arc::clone(&shown));
-        let screen = Arc::new(Mutex::new(parser));
-        let drawn = Arc::clone(&screen);
+        let screen = Arc::new(Mutex::new(vt100::Parser::new(
+            NonZero::new(rows).unwrap(),
+            NonZero::new(columns).unwrap(),
+            SCROLLBACK,
+        )));
+        let (mut reads, all, drawn) = (keys.try_clone().unwrap(), Arc::clone(&shown), Arc::clone(&screen));
         std::thread::spawn(move || {
             let mut piece = [0; 4096];
-            while let Ok(length @ 1..) = read_piece(&mut output, &mut piece) {
+            while let Ok(length @ 1..) = read_piece(&mut reads, &mut piece) {
                 drawn.lock().unwrap().process(&piece[..length]);
                 all.lock().unwrap().push_str(&String::from_utf8_lossy(&piece[..length]));
             }
@@ -78,29 +85,6 @@ impl Terminal {
         self.shown.lock().unwrap().clone()
     }
 
-    /// What is on the screen now.
-    pub(crate) fn screen(&self) -> String {
-        self.screen.lock().unwrap().screen().contents()
-    }
-
-    /// The rows of the screen that go on in the next one.
-    pub(crate) fn wrapped_rows(&self) -> usize {
-        let parser = self.screen.lock().unwrap();
-        let (rows, _) = parser.screen().size();
-        (0..rows.get()).filter(|&row| parser.screen().row_wrapped(row)).count()
-    }
-
-    /// Waits until the screen is as wanted.
-    pub(crate) fn until_screen(&self, what: &str, holds: impl Fn(&str) -> bool) {
-        let found = poll_until(&mut || holds(&self.screen()));
-        assert!(found, "waited in vain for {what}:\n{}", self.screen());
-    }
-
-    /// Sends the program a signal.
-    pub(crate) fn signal(&self, which: nix::sys::signal::Signal) {
-        super::signal(i32::try_from(self.child.id()).unwrap(), which);
-    }
-
     /// Waits until a text is shown that was not shown before `since`.
     pub(crate) fn until_after(&self, since: usize, text: &str) {
         let found = poll_until(&mut || {
@@ -115,6 +99,69 @@ impl Terminal {
     /// Waits until a text is shown.
     pub(crate) fn until(&self, text: &str) {
         self.until_after(0, text);
+    }
+
+    /// What is on the screen: its rows, without blanks at their ends.
+    pub(crate) fn screen(&self) -> String {
+        let contents = self.screen.lock().unwrap().screen().contents();
+        contents.lines().map(|row| row.trim_end().to_owned() + "\n").collect::<String>().trim_end().to_owned()
+    }
+
+    /// The last row that is not blank: where a person types.
+    pub(crate) fn last_row(&self) -> String {
+        self.screen().lines().last().unwrap_or_default().to_owned()
+    }
+
+    /// The rows above the screen, and those on it.
+    pub(crate) fn scrolled(&self) -> String {
+        let mut parser = self.screen.lock().unwrap();
+        parser.screen_mut().set_scrollback(SCROLLBACK);
+        let above = parser.screen().scrollback();
+        let (_, columns) = parser.screen().size();
+        let mut rows = Vec::new();
+        for back in (1..=above).rev() {
+            parser.screen_mut().set_scrollback(back);
+            rows.extend(parser.screen().rows(0, columns.into()).next());
+        }
+        parser.screen_mut().set_scrollback(0);
+        rows.extend(parser.screen().rows(0, columns.into()));
+        rows.iter().map(|row| row.trim_end().to_owned() + "\n").collect::<String>().trim_end().to_owned()
+    }
+
+    /// The rows of the screen that go on in the next one.
+    pub(crate) fn wrapped_rows(&self) -> usize {
+        let parser = self.screen.lock().unwrap();
+        let (rows, _) = parser.screen().size();
+        (0..rows.get()).filter(|&row| parser.screen().row_wrapped(row)).count()
+    }
+
+    /// Waits until the screen is as it should be.
+    pub(crate) fn until_screen(&self, what: &str, is_so: impl Fn(&str) -> bool) {
+        let found = poll_until(&mut || is_so(&self.screen()));
+        assert!(found, "waited in vain for {what}; on the screen:\n{}", self.screen());
+    }
+
+    /// Waits until the last row is a text: the prompt, and what is typed there.
+    pub(crate) fn until_row(&self, text: &str) {
+        self.until_screen(text, |_| self.last_row() == text.trim_end());
+    }
+
+    /// Sends the program a signal.
+    pub(crate) fn signal(&self, which: nix::sys::signal::Signal) {
+        super::signal(i32::try_from(self.child.id()).unwrap(), which);
+    }
+
+    /// Tells whether a text on the screen is bold, or has this colour of the sixteen.
+    pub(crate) fn is_styled(&self, text: &str, bold: bool, colour: Option<u8>) -> bool {
+        let parser = self.screen.lock().unwrap();
+        let (_, columns) = parser.screen().size();
+        let found = parser.screen().rows(0, columns.into()).enumerate().find_map(|(row, line)| {
+            let at = line.find(text)?;
+            Some((u16::try_from(row).unwrap(), u16::try_from(line[..at].chars().count()).unwrap()))
+        });
+        let Some((row, column)) = found else { return false };
+        let cell = parser.screen().cell(row, column).unwrap();
+        cell.bold() == bold && colour.is_none_or(|colour| cell.fgcolor() == vt100::Color::Idx(colour))
     }
 
     /// Where the output is now.

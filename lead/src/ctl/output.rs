@@ -4,6 +4,7 @@
 //! for people are left out. Colours are written as escape sequences and taken out again where stdout or
 //! stderr is no terminal, or `NO_COLOR` is set. What other programs wrote is escaped before it gets here.
 
+mod dock;
 mod screen;
 
 use std::cell::{Cell, RefCell};
@@ -19,7 +20,8 @@ use super::table::cut;
 use crate::error::CommandError;
 use crate::exit_code::ExitCode;
 
-pub(crate) use screen::{AbovePrompt, Screen};
+pub(crate) use dock::Dock;
+pub(crate) use screen::Screen;
 
 /// What to do when the result cannot be printed.
 const DONE_ALL_THE_SAME: &str = "what was asked for is done: before you repeat it, look at what there is (`teamctl status`, `teamctl inbox`)";

@@ -103,6 +103,14 @@ pub struct Waiting {
 }
 
 impl Waiting {
+    /// Why a model call waits that was taken and has no answer yet: a model may think that long.
+    pub const SILENT: &str = "the service is silent";
+
+    /// Tells whether the service is known not to serve: it is overloaded, or cannot be reached.
+    pub fn is_outage(&self) -> bool {
+        self.why != Self::SILENT
+    }
+
     /// Says it as it is at a time, in seconds since 1970.
     pub fn describe(&self, now: f64) -> String {
         let left = (self.until - now).ceil();

@@ -1,6 +1,7 @@
 //! `teamctl chat` and `attach`: at a terminal and in a pipe.
 
 mod questions;
+mod screens;
 
 use std::io::Write;
 
@@ -78,10 +79,8 @@ fn at_a_terminal_a_person_talks_interrupts_and_leaves() {
     // Faster than a reader reads.
     terminal.press("hello there\r");
     team.until("the answer", || team.answers("lead") == 1);
-    // The echo of what was typed stands behind the prompt. The turn is over when there is another one.
-    terminal.until("\nhello there\r\n");
-    let answer = terminal.shown().find("\nhello there\r\n").unwrap();
-    terminal.until_after(answer, "lead> ");
+    // What was typed stands behind its prompt, and the answer below it.
+    terminal.until_screen("the answer", |screen| screen.contains("\nlead> hello there\nhello there\nlead>"));
     let mark = terminal.mark();
     terminal.line("/team");
     terminal.until_after(mark, "STATUS");
@@ -89,11 +88,13 @@ fn at_a_terminal_a_person_talks_interrupts_and_leaves() {
     terminal.until_after(mark, "there is no command /tame");
     terminal.line("//bash touch held; sleep 60");
     team.until_held();
-    // No prompt is shown before the turn is over.
-    let mark = terminal.mark();
+    terminal.press("a draft");
+    terminal.until_screen("what it does", |screen| screen.contains("lead: bash: touch held; sleep 60 "));
+    terminal.press("\x1b");
+    terminal.until_screen("the end of the turn", |screen| screen.contains("\ninterrupted\nlead> a draft"));
+    // Where nothing is interrupted the draft goes.
     terminal.press("\x03");
-    terminal.until_after(mark, "interrupted");
-    terminal.until_after(mark, "lead> ");
+    terminal.until_row("lead>");
     let mark = terminal.mark();
     terminal.press("\x03");
     terminal.until_after(mark, "/quit or Ctrl-D leaves");
@@ -113,7 +114,7 @@ fn what_is_typed_ahead_is_not_lost_and_output_stands_above_the_line() {
     terminal.until("alice> ");
     terminal.press("//bash touch held; until [ -e go ]; do sleep 0.01; done; echo released\rsecond li");
     team.until_held();
-    terminal.until("alice> second li");
+    terminal.until_row("alice> second li");
     team.release();
     terminal.until("released");
     terminal.press("ne\rthird\r\x04");
@@ -160,12 +161,9 @@ fn chat_shows_once_that_the_service_is_waited_for() {
     terminal.line("go on");
     terminal.until_after(mark, " s: overloaded (529)");
     terminal.until_after(mark, "second");
-    assert_eq!(terminal.shown()[mark..].matches("lead: waiting ").count(), 1, "{:?}", terminal.shown());
-    // The line is gone before the next one begins.
-    let shown = terminal.shown();
-    let (_, behind) = shown.rsplit_once("overloaded (529)").unwrap();
-    let (cleared, _) = behind.split_once("second").unwrap();
-    assert!(cleared.contains("\r\u{1b}[K"), "{behind:?}");
+    // The line is replaced, and gone when the turn is over.
+    terminal.until_screen("the end of the turn", |screen| screen.ends_with("\nsecond\nlead>"));
+    assert!(!terminal.scrolled().contains("waiting"), "{}", terminal.scrolled());
     terminal.press("\x04");
     assert_eq!(terminal.finish(), Some(0));
 }

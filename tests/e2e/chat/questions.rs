@@ -10,7 +10,7 @@ fn asked(team: &Team) -> (Terminal, String) {
     team.teamctl(["spawn", "bob", "--plan", "--prompt", "/plan_approval Drop the cache"]).ok();
     let id = team.until_planned("bob");
     team.send("lead", &format!("/plan_approval {id} approve"));
-    terminal.until("[a]pprove, [r]eject, [l]ater> ");
+    terminal.until("[y]es, [n]o, [v]iew, [l]ater> ");
     (terminal, id)
 }
 
@@ -23,20 +23,26 @@ fn a_person_decides_a_plan_that_the_lead_agent_would_approve() {
     let id = team.until_planned("bob");
     terminal.until(&format!("bob submits the plan {id}"));
     terminal.line(&format!("//plan_approval {id} approve mind the log"));
-    terminal.until("[a]pprove, [r]eject, [l]ater> ");
+    terminal.until("[y]es, [n]o, [v]iew, [l]ater> ");
     terminal.until("the lead agent would approve it: mind the log");
     assert_eq!(team.request(&id)["status"], "pending", "a person decides");
-    let mark = terminal.mark();
-    terminal.line("a question first");
-    terminal.until_after(mark, "type a, r or l");
-    let mark = terminal.shown().rfind("type a, r or l").unwrap();
-    terminal.until_after(mark, "[a]pprove, [r]eject, [l]ater> ");
-    terminal.press("\r");
-    // What is typed before the next one is shown is no answer.
-    let prompts = || terminal.shown()[mark..].matches("[a]pprove, [r]eject, [l]ater> ").count();
-    team.until("the next prompt", || prompts() >= 2);
+    terminal.until_screen("the question", |screen| {
+        screen.contains(&format!("\nApprove plan {id} of bob (1 line)?\n[y]es, [n]o, [v]iew, [l]ater>"))
+    });
+    // A question goes to the lead agent, and the plan stays.
+    terminal.line("what does step 2 do?");
+    team.until("the question to arrive", || team.has_taken_in("lead", "what does step 2 do?"));
+    terminal.until("the plan waits");
     assert_eq!(team.request(&id)["status"], "pending", "a person decides");
-    terminal.line("a");
+    let mark = terminal.mark();
+    terminal.line(&format!("//plan_approval {id} approve mind the log"));
+    terminal.until_after(mark, "Approve plan ");
+    terminal.until_row("[y]es, [n]o, [v]iew, [l]ater>");
+    terminal.press("\r");
+    terminal.press("ye");
+    terminal.until_row("[y]es, [n]o, [v]iew, [l]ater> ye");
+    assert_eq!(team.request(&id)["status"], "pending", "a person decides");
+    terminal.press("s\r");
     team.until("the approval", || team.request(&id)["status"] == "approved");
     assert_eq!(team.request(&id)["reason"], "mind the log");
     terminal.press("\x04");
@@ -82,7 +88,7 @@ fn a_line_that_was_begun_before_the_question_answers_nothing() {
     let ask = |terminal: &Terminal| {
         let mark = terminal.mark();
         team.send("lead", &format!("/plan_approval {id} approve"));
-        terminal.until_after(mark, "Approve it? ");
+        terminal.until_after(mark, "Approve plan ");
     };
     // A message that is sent puts the question off.
     terminal.press("approve what I");
@@ -93,16 +99,17 @@ fn a_line_that_was_begun_before_the_question_answers_nothing() {
     team.until("the message to arrive", || team.has_taken_in("lead", "approve what I say next"));
     terminal.until_after(mark, "the plan waits");
     // All of the turn is shown, and then the prompt: what is shown next is what is typed.
-    terminal.until_after(mark, "approve what I say next\nlead> ");
+    terminal.until_screen("the end of the turn", |screen| {
+        screen.contains("\napprove what I say next\n") && screen.ends_with("\nlead>")
+    });
     // What could be an answer is no message either.
-    let mark = terminal.mark();
     terminal.press("a");
-    terminal.until_after(mark, "a");
+    terminal.until_row("lead> a");
     ask(&terminal);
     let mark = terminal.mark();
     terminal.press("\r");
     terminal.until_after(mark, "was typed before you were asked");
-    terminal.until_after(mark, "[a]pprove, [r]eject, [l]ater> ");
+    terminal.until_after(mark, "[y]es, [n]o, [v]iew, [l]ater> ");
     assert_eq!(team.request(&id)["status"], "pending");
     assert!(!team.has_taken_in("lead", "a"));
     // Nor is what was typed ahead of the prompt.
@@ -125,28 +132,22 @@ fn a_question_that_is_answered_elsewhere_ends_and_drops_what_was_typed() {
         team.teamctl(["spawn", name, "--plan", "--prompt", "/plan_approval Drop the cache"]).ok();
         let id = team.until_planned(name);
         team.send("lead", &format!("/plan_approval {id} approve"));
-        terminal.until_after(mark, "[a]pprove, [r]eject, [l]ater> ");
+        terminal.until_after(mark, "[y]es, [n]o, [v]iew, [l]ater> ");
         id
     };
     // Something was typed: it stays, at a prompt of its own.
     let id = ask("bob", &terminal);
     terminal.press("a thou");
-    terminal.until("[l]ater> a thou");
+    terminal.until_row("[y]es, [n]o, [v]iew, [l]ater> a thou");
     let mark = terminal.mark();
     team.teamctl(["reject", &id]).ok();
     terminal.until_after(mark, "you are asked no more");
-    terminal.until_after(mark, "lead> a thou");
+    terminal.until_row("lead> a thou");
     terminal.press("ght\r");
     team.until("the message to arrive", || team.has_taken_in("lead", "a thought"));
     assert_eq!(team.request(&id)["status"], "rejected");
     // Nothing was typed: what is typed next answers nothing either.
-    let answered = || {
-        let shown = terminal.shown();
-        // Behind no prompt, or above one.
-        ["\na thought\r\n", "\x1b[Ka thought\r\n"].iter().find_map(|answer| shown.find(answer))
-    };
-    team.until("the answer", || answered().is_some());
-    terminal.until_after(answered().unwrap(), "lead> ");
+    terminal.until_screen("the answer", |screen| screen.ends_with("\na thought\nlead>"));
     team.until_caught_up("lead");
     let id = ask("carol", &terminal);
     let mark = terminal.mark();
@@ -154,7 +155,7 @@ fn a_question_that_is_answered_elsewhere_ends_and_drops_what_was_typed() {
     terminal.until_after(mark, "you are asked no more");
     terminal.until_after(mark, "lead> ");
     terminal.press("a");
-    terminal.until_after(mark, "lead> a");
+    terminal.until_row("lead> a");
     terminal.press("pprove\r");
     team.until("the message to arrive", || team.has_taken_in("lead", "approve"));
     assert_eq!(team.request(&id)["status"], "rejected");
@@ -164,9 +165,8 @@ fn a_question_that_is_answered_elsewhere_ends_and_drops_what_was_typed() {
     terminal.until("what shall change> ");
     terminal.press("all of");
     terminal.until("what shall change> all of");
-    let mark = terminal.mark();
     team.teamctl(["approve", &id]).ok();
-    terminal.until_after(mark, "lead> all of");
+    terminal.until_row("lead> all of");
     assert_eq!(team.request(&id)["status"], "approved");
     terminal.press("\x15/quit\r");
     assert_eq!(terminal.finish(), Some(0));
@@ -177,10 +177,9 @@ fn a_line_that_ends_with_a_backslash_outlives_the_question() {
     let team = Team::started();
     let (mut terminal, id) = asked(&team);
     terminal.press("one \\");
-    terminal.until("[l]ater> one \\");
-    let mark = terminal.mark();
+    terminal.until_row("[y]es, [n]o, [v]iew, [l]ater> one \\");
     team.teamctl(["reject", &id]).ok();
-    terminal.until_after(mark, "lead> one \\");
+    terminal.until_row("lead> one \\");
     terminal.press(" and two\r");
     team.until("the message to arrive", || team.has_taken_in("lead", "one \\ and two"));
     terminal.press("\x04");
@@ -195,7 +194,7 @@ fn an_answer_that_does_not_arrive_leaves_the_question_open() {
     team.teamctl(["spawn", "bob", "--plan", "--prompt", "/plan_approval Drop the cache"]).ok();
     let id = team.until_planned("bob");
     team.send("lead", &format!("/plan_approval {id} reject"));
-    terminal.until("[a]pprove, [r]eject, [l]ater> ");
+    terminal.until("[y]es, [n]o, [v]iew, [l]ater> ");
     team.kill_daemon();
     terminal.until("the daemon is gone");
     let mark = terminal.mark();
@@ -204,7 +203,7 @@ fn an_answer_that_does_not_arrive_leaves_the_question_open() {
     team.teamd(["start"]).ok();
     terminal.until_after(mark, "the daemon is back");
     let mark = terminal.shown().rfind("is not running").unwrap();
-    terminal.until_after(mark, "[a]pprove, [r]eject, [l]ater> ");
+    terminal.until_after(mark, "[y]es, [n]o, [v]iew, [l]ater> ");
     terminal.line("a");
     team.until("the approval", || team.request(&id)["status"] == "approved");
     terminal.press("\x04");
@@ -223,16 +222,16 @@ fn an_answer_that_was_begun_for_one_plan_is_none_to_the_next() {
     let [first, second] = &ids;
     team.send("lead", &format!("/plan_approval {first} approve\n/plan_approval {second} approve"));
     terminal.until(&format!("the plan {first} of bob:"));
-    terminal.until("[a]pprove, [r]eject, [l]ater> ");
+    terminal.until("[y]es, [n]o, [v]iew, [l]ater> ");
     terminal.press("a");
-    terminal.until("[l]ater> a");
+    terminal.until_row("[y]es, [n]o, [v]iew, [l]ater> a");
     let mark = terminal.mark();
     team.teamctl(["reject", first]).ok();
     terminal.until_after(mark, &format!("the plan {second} of carol:"));
     let mark = terminal.mark();
     terminal.press("\r");
     terminal.until_after(mark, "was typed before you were asked");
-    terminal.until_after(mark, "[a]pprove, [r]eject, [l]ater> ");
+    terminal.until_after(mark, "[y]es, [n]o, [v]iew, [l]ater> ");
     assert_eq!(team.request(second)["status"], "pending");
     // A command at the question answers it, too, and then the person is not asked.
     let mark = terminal.mark();

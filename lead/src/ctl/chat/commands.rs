@@ -7,7 +7,7 @@ use clap::Parser;
 use teamd_shared::name::Name;
 
 use crate::ctl::args::{Cli, Command};
-use crate::ctl::commands::{answer, inbox, interrupt, plans, shutdown, status};
+use crate::ctl::commands::{answer, events, inbox, interrupt, plans, shutdown, status};
 use crate::ctl::context::{Context, explain};
 use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
@@ -26,17 +26,32 @@ const fn slash(word: &'static str, takes: &'static str, calls: &'static str, hel
     Slash { word, takes, calls, help }
 }
 
-const COMMANDS: [Slash; 9] = [
-    slash("/team", "[NAME]", "status", "the teammates and what they do"),
+const COMMANDS: [Slash; 15] = [
+    slash("/status", "[NAME]", "status", "the teammates and what they do (also /team)"),
     slash("/inbox", "[NAME]", "inbox", "the last messages of an inbox"),
-    slash("/plans", "[ID]", "plans", "the plans that wait for an answer, or one plan in full"),
+    slash("/events", "", "events", "what happened in the team last"),
+    slash("/cost", "", "", "the tokens of each teammate"),
+    slash("/plans", "[ID]", "plans", "the plans that wait, or one plan in full"),
     slash("/approve", "ID [FEEDBACK]", "approve", "approve a plan; the beginning of its id is enough"),
     slash("/reject", "ID [FEEDBACK]", "reject", "reject a plan"),
     slash("/shutdown", "NAME [REASON]", "shutdown", "ask a teammate to shut down, and wait for it"),
     slash("/interrupt", "[NAME]", "interrupt", "interrupt a teammate's current turn"),
+    slash("/attach", "NAME", "", "talk to another teammate; /attach lead comes back"),
+    slash("/model", "[MODEL]", "", "the agent's model, or another for the lead agent"),
+    slash("/clear", "", "", "begin a new conversation with the lead agent"),
     slash("/help", "", "", "this list"),
     slash("/quit", "", "", "leave; the agents go on (also Ctrl-D)"),
+    slash("/team", "[NAME]", "status", ""),
 ];
+
+/// How the keys of the prompt work.
+const KEYS: &str = "  @PATH                     a file that goes with the message
+  !COMMAND                  run a command of yours; no agent sees it
+  //TEXT                    send /TEXT: a text that begins with a slash
+Esc or Ctrl-C interrupts the turn and keeps what you type.
+Up and Ctrl-R find earlier lines, Tab completes names, ids and paths.
+A paste is one message; Alt-Enter, or \\ at the end of a line, continues it.
+";
 
 /// What a line means.
 #[derive(Debug)]
@@ -47,6 +62,16 @@ pub(super) enum ChatInput {
     Say(String),
     /// A command of `teamctl`.
     Call(Box<Command>),
+    /// Shows the tokens.
+    Cost,
+    /// Shows the model, or takes another one.
+    Model(Option<String>),
+    /// Begins a new conversation.
+    Clear,
+    /// Turns to another agent.
+    Attach(Name),
+    /// Runs a command of the person.
+    Shell(String),
     /// Lists the commands.
     Help,
     /// Leaves.
@@ -58,6 +83,12 @@ pub(super) enum ChatInput {
 /// Reads a line, or several that were typed or pasted as one. A command without a name means `agent`.
 pub(super) fn parse(text: &str, agent: &Name) -> ChatInput {
     let text = text.trim_end();
+    if let Some(command) = text.strip_prefix('!') {
+        return match command.trim() {
+            "" => ChatInput::Nothing,
+            command => ChatInput::Shell(command.to_owned()),
+        };
+    }
     match text.strip_prefix('/') {
         None if text.is_empty() => ChatInput::Nothing,
         None => ChatInput::Say(text.to_owned()),
@@ -83,7 +114,12 @@ fn command(text: &str, agent: &Name) -> Result<ChatInput, String> {
     }
     let (first, more) = first_word(rest);
     match word {
-        "/help" | "/quit" if !rest.is_empty() => Err(format!("{word} takes no arguments")),
+        _ if !rest.is_empty() && slash.takes.is_empty() => Err(format!("{word} takes no arguments")),
+        "/cost" => Ok(ChatInput::Cost),
+        "/clear" => Ok(ChatInput::Clear),
+        "/model" => Ok(ChatInput::Model((!rest.is_empty()).then(|| rest.to_owned()))),
+        "/attach" => Name::of_inbox(rest).map(ChatInput::Attach).map_err(|error| error.to_string()),
+        "/events" => call(&[slash.calls, "--last=20"]),
         "/help" => Ok(ChatInput::Help),
         "/quit" => Ok(ChatInput::Quit),
         "/inbox" | "/interrupt" if rest.is_empty() => call(&[slash.calls, agent.as_str()]),
@@ -116,6 +152,7 @@ pub(super) fn run(
 ) -> CommandResult {
     let (verdict, approve) = match command {
         Command::Status(args) => return status::run(context, &args),
+        Command::Events(args) => return events::run(context, &args),
         Command::Inbox(args) => return inbox::run(context, &args),
         Command::Plans(args) => return plans::run(context, &args),
         Command::Shutdown(args) => return shutdown::run(context, args),
@@ -136,13 +173,30 @@ pub(super) fn completions(typed: &str) -> Vec<&'static str> {
     COMMANDS.iter().map(|slash| slash.word).filter(|word| word.starts_with(typed)).collect()
 }
 
+/// What can be completed behind a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Takes {
+    /// The name of a teammate.
+    Name,
+    /// The id of a plan.
+    Id,
+}
+
+/// Returns what a command takes.
+pub(super) fn takes(word: &str) -> Option<Takes> {
+    let slash = COMMANDS.iter().find(|slash| slash.word == word)?;
+    match slash.takes.trim_start_matches('[') {
+        takes if takes.starts_with("NAME") => Some(Takes::Name),
+        takes if takes.starts_with("ID") => Some(Takes::Id),
+        _ => None,
+    }
+}
+
 /// Lists the commands.
 pub(super) fn help() -> String {
-    let line = |usage: &str, help: &str| format!("  {usage:<25} {help}\n");
-    let lines = COMMANDS.iter().map(|slash| line(&format!("{} {}", slash.word, slash.takes), slash.help));
-    lines.collect::<String>()
-        + &line("//TEXT", "send /TEXT: a text that begins with a slash")
-        + "A line that ends with \\ continues in the next one. Ctrl-C interrupts the current turn.\n"
+    let listed = COMMANDS.iter().filter(|slash| !slash.help.is_empty());
+    let lines = listed.map(|it| format!("  {:<25} {}\n", format!("{} {}", it.word, it.takes), it.help));
+    lines.collect::<String>() + KEYS
 }
 
 /// Rewrites a hint for the prompt: a command of `teamctl` becomes the command of the prompt that calls it.
@@ -213,6 +267,11 @@ mod tests {
         assert_eq!((verdict.id.as_str(), verdict.feedback.as_str()), ("a1", "--keep the cache\nand the log"));
         let Command::Shutdown(args) = called("/shutdown bob the work is done") else { panic!() };
         assert_eq!((args.names[0].as_str(), args.reason.as_str()), ("bob", "the work is done"));
+        assert!(matches!(called("/events"), Command::Events(args) if args.range.last == Some(20)));
+        assert!(matches!(parsed("/attach alice"), ChatInput::Attach(name) if name.as_str() == "alice"));
+        assert!(matches!(parsed("/model"), ChatInput::Model(None)));
+        assert!(matches!(parsed("/model openai:x"), ChatInput::Model(Some(model)) if model == "openai:x"));
+        assert!(matches!(parsed("! ls -l"), ChatInput::Shell(command) if command == "ls -l"));
         assert!(matches!(parsed("/quit"), ChatInput::Quit) && matches!(parsed("/?"), ChatInput::Help));
     }
 
@@ -221,7 +280,8 @@ mod tests {
         let ChatInput::Wrong(why) = parsed("/bash ls") else { panic!() };
         assert_eq!(
             why.message(),
-            "there is no command /bash; there are /team /inbox /plans /approve /reject /shutdown /interrupt /help /quit"
+            "there is no command /bash; there are /status /inbox /events /cost /plans /approve /reject /shutdown /interrupt \
+             /attach /model /clear /help /quit /team"
         );
         for line in [
             "/",
@@ -232,6 +292,9 @@ mod tests {
             "/team --json",
             "/plans a b",
             "/quit now",
+            "/cost all",
+            "/attach",
+            "/attach ../x",
         ] {
             assert!(matches!(parsed(line), ChatInput::Wrong(_)), "{line}");
         }
@@ -244,7 +307,7 @@ mod tests {
                 "`teamctl plans ID` shows the whole of one; `teamctl approve ID` or `reject ID --feedback TEXT` answers",
                 "/plans ID shows the whole of one; /approve ID or /reject ID TEXT answers",
             ),
-            ("`teamctl status` shows the teammates", "/team shows the teammates"),
+            ("`teamctl status` shows the teammates", "/status shows the teammates"),
             (
                 "take another name, or `teamctl shutdown bob` first; `make` it",
                 "take another name, or /shutdown bob first; `make` it",
@@ -253,7 +316,7 @@ mod tests {
             ("`teamctl log bob` and `teamd start`", "`teamctl log bob` and `teamd start`"),
             ("status", "status"),
             ("unknown key `inbox` in `status`", "unknown key `inbox` in `status`"),
-            ("`inbox` is full: `teamctl status` shows why", "`inbox` is full: /team shows why"),
+            ("`inbox` is full: `teamctl status` shows why", "`inbox` is full: /status shows why"),
             ("`teamctl requests` shows them", "/plans shows them"),
             ("an odd ` one", "an odd ` one"),
         ] {
@@ -263,7 +326,11 @@ mod tests {
 
     #[test]
     fn a_command_is_completed_by_its_beginning() {
-        assert_eq!(completions("/s"), ["/shutdown"]);
+        assert_eq!(completions("/s"), ["/status", "/shutdown"]);
+        assert_eq!(
+            (takes("/inbox"), takes("/reject"), takes("/model")),
+            (Some(Takes::Name), Some(Takes::Id), None)
+        );
         assert_eq!(completions("x"), Vec::<&str>::new());
         assert!(help().contains("//TEXT"));
     }

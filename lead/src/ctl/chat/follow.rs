@@ -134,6 +134,11 @@ impl<'d> Follower<'d> {
         self.plans.get(id).filter(|plan| plan.is_pending())
     }
 
+    /// Returns the plans of a teammate that are pending.
+    pub(super) fn of(&self, name: &Name) -> impl Iterator<Item = &Request> {
+        self.plans.values().filter(move |plan| plan.is_pending() && plan.from == name.as_str())
+    }
+
     /// Tells whether the daemon runs.
     pub(super) fn has_daemon(&self) -> bool {
         is_locked(self.dir)
@@ -146,6 +151,11 @@ impl<'d> Follower<'d> {
     pub(super) fn member(&self) -> Result<Option<(RosterMember, bool)>, CommandError> {
         let roster = roster::load(self.dir)?;
         Ok(roster.member(&self.name).map(|member| (member.clone(), roster::runs(&roster, member))))
+    }
+
+    /// Makes the error of an agent that is not on the roster.
+    pub(super) fn unknown(&self) -> CommandError {
+        roster::load(self.dir).map_or_else(|error| error, |roster| roster::unknown(&roster, &self.name))
     }
 
     /// Returns what is to be expected of the agent, and with `all` of its whole team.

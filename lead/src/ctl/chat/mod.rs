@@ -5,15 +5,19 @@
 
 mod commands;
 mod compare_settings;
+mod complete;
 mod follow;
+mod history;
 mod keyboard;
+mod line;
+mod markdown;
+mod mention;
 mod pipe;
 mod presence;
 mod question;
 mod session;
 mod summary;
 mod target;
-mod terminal;
 mod view;
 
 use std::io::{self, IsTerminal};

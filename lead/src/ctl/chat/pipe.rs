@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal};
 use std::time::Duration;
 
 use teamd_shared::clock::wall;
+use teamd_shared::member::Waiting;
 use teamd_shared::message::IdleReason;
 use teamd_shared::name::Name;
 use teamd_shared::team_dir::TeamDir;
@@ -46,7 +47,7 @@ pub(super) fn run(context: &Context, dir: &TeamDir, options: &ChatOptions) -> Co
             ChatInput::Help => context.out.text(commands::help())?,
             ChatInput::Call(command) => drop(commands::run(context, *command, |_| true)?),
             ChatInput::Say(text) => pipe.view.sent(target.send(context, dir, &text)?),
-            ChatInput::Nothing | ChatInput::Wrong(_) => {}
+            _ => {}
         }
     }
     // Commands alone set no work off.
@@ -63,7 +64,15 @@ fn inputs(said: &str, agent: &Name) -> Result<Vec<ChatInput>, CommandError> {
         false if said.trim().is_empty() => Vec::new(),
         false => vec![ChatInput::Say(said.to_owned())],
     };
-    let wrong = |input| if let ChatInput::Wrong(error) = input { Err(error) } else { Ok(input) };
+    let wrong = |input| match input {
+        ChatInput::Wrong(error) => Err(error),
+        ChatInput::Shell(_)
+        | ChatInput::Attach(_)
+        | ChatInput::Model(_)
+        | ChatInput::Clear
+        | ChatInput::Cost => Err(CommandError::new(ExitCode::Usage, "this command needs a terminal")),
+        input => Ok(input),
+    };
     inputs.into_iter().map(wrong).collect()
 }
 
@@ -118,6 +127,7 @@ impl<'a> Pipe<'a> {
             };
             mail_pause = if next == mail_pause { (mail_pause * 2).min(MAIL.1) } else { MAIL.0 };
             let pause = self.follower.member()?.and_then(|(member, _)| member.waiting);
+            let pause = pause.filter(Waiting::is_outage);
             if let Some(pause) = pause.as_ref().filter(|_| pause != shown_pause) {
                 let line = format!("{}: {}", target.name, pause.describe(wall()));
                 self.context.out.aside(paint(DIM, escape::line(&line)));

@@ -8,6 +8,8 @@ use super::view::Proposal;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct PlanQuestion {
     proposal: Proposal,
+    /// The question in words: which plan, of whom, how long.
+    pub(super) text: String,
     /// Whether the person rejects the plan, and only the reason is missing.
     rejects: bool,
 }
@@ -21,14 +23,18 @@ pub(super) enum PlanReply {
     Why,
     /// Not now.
     Later,
-    /// The line is no answer.
-    Unclear,
+    /// The whole plan is to be shown.
+    View,
+    /// The line is a message to the agent.
+    Message,
 }
 
 impl PlanQuestion {
-    /// Asks whether the person agrees with the lead agent.
-    pub(super) fn new(proposal: Proposal) -> Self {
-        Self { proposal, rejects: false }
+    /// Asks whether the person agrees with the lead agent about a plan of `from` with so many lines.
+    pub(super) fn new(proposal: Proposal, from: &str, lines: usize) -> Self {
+        let lines = if lines == 1 { "1 line".to_owned() } else { format!("{lines} lines") };
+        let text = format!("Approve plan {} of {from} ({lines})?", proposal.request_id);
+        Self { proposal, text, rejects: false }
     }
 
     /// Returns the id of the plan.
@@ -38,12 +44,13 @@ impl PlanQuestion {
 
     /// Returns the prompt for the answer.
     pub(super) fn prompt(&self) -> &'static str {
-        if self.rejects { "what shall change> " } else { "[a]pprove, [r]eject, [l]ater> " }
+        if self.rejects { "what shall change> " } else { "[y]es, [n]o, [v]iew, [l]ater> " }
     }
 
     /// Tells whether a text is an answer to such a question, and hardly a message.
     pub(super) fn is_answer(text: &str) -> bool {
-        matches!(text.trim().to_lowercase().as_str(), "a" | "approve" | "r" | "reject" | "l" | "later")
+        let words = ["y", "yes", "a", "approve", "n", "no", "r", "reject", "v", "view", "l", "later"];
+        words.contains(&text.trim().to_lowercase().as_str())
     }
 
     /// Reads an answer. Only a whole word is one: the beginning of a sentence approves nothing.
@@ -59,13 +66,14 @@ impl PlanQuestion {
             return PlanReply::Verdict { approve: false, feedback };
         }
         match text.to_lowercase().as_str() {
-            "a" | "approve" => PlanReply::Verdict { approve: true, feedback: of_lead(true) },
-            "r" | "reject" => {
+            "y" | "yes" | "a" | "approve" => PlanReply::Verdict { approve: true, feedback: of_lead(true) },
+            "n" | "no" | "r" | "reject" => {
                 self.rejects = true;
                 PlanReply::Why
             }
+            "v" | "view" => PlanReply::View,
             "l" | "later" => PlanReply::Later,
-            _ => PlanReply::Unclear,
+            _ => PlanReply::Message,
         }
     }
 }
@@ -76,12 +84,8 @@ mod tests {
 
     fn question(approve: bool) -> PlanQuestion {
         let request_id = RequestId::new("a1").unwrap();
-        PlanQuestion::new(Proposal {
-            call: "t".to_owned(),
-            request_id,
-            approve,
-            feedback: "mind the log".to_owned(),
-        })
+        let feedback = "mind the log".to_owned();
+        PlanQuestion::new(Proposal { call: "t".to_owned(), request_id, approve, feedback }, "bob", 200)
     }
 
     fn gives(approve: bool, feedback: &str) -> PlanReply {
@@ -102,11 +106,18 @@ mod tests {
     }
 
     #[test]
-    fn a_sentence_approves_nothing() {
-        assert_eq!(question(true).read("a question first"), PlanReply::Unclear);
-        for text in ["", "y", "yes", "n", "no", "ok"] {
-            assert_eq!(question(true).read(text), PlanReply::Unclear, "{text}");
+    fn only_a_whole_word_is_an_answer() {
+        for text in ["y", "yes", " Yes ", "a", "approve"] {
+            assert_eq!(question(true).read(text), gives(true, "mind the log"), "{text}");
+        }
+        for text in ["n", "no", "r", "Reject"] {
+            assert_eq!(question(true).read(text), PlanReply::Why, "{text}");
+        }
+        for text in ["", "ok", "a question first", "yes, but", "what does step 2 do?"] {
+            assert_eq!(question(true).read(text), PlanReply::Message, "{text}");
         }
         assert_eq!(question(true).read("later"), PlanReply::Later);
+        assert_eq!(question(true).read("v"), PlanReply::View);
+        assert_eq!(question(true).text, "Approve plan a1 of bob (200 lines)?");
     }
 }

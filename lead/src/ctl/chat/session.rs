@@ -1,66 +1,92 @@
-//! A chat at a terminal: lines in, the agent's words out, until the person leaves.
+//! A chat at a terminal: keys in, the agent's words out, until the person leaves.
 
+mod actions;
+mod keys;
 mod look;
 mod plans;
 
 use std::io;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use teamd_shared::member::Waiting;
 use teamd_shared::message::IdleReason;
+use teamd_shared::settings::Notify;
 use teamd_shared::team_dir::TeamDir;
 use teamd_shared::transcript::{Entry, Event};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::oneshot;
 
 use super::ChatOptions;
-use super::commands::{self, ChatInput};
+use super::commands;
 use super::follow::Follower;
+use super::history::LineHistory;
 use super::keyboard::Keyboard;
+use super::line::Line;
+use super::markdown::AnswerText;
 use super::presence::Presence;
 use super::question::PlanQuestion;
 use super::target::ChatTarget;
-use super::terminal::{Key, Prompt};
 use super::view::ConversationView;
-use crate::ctl::args::{self, Command};
 use crate::ctl::context::Context;
 use crate::ctl::escape;
-use crate::ctl::output::{Output, Screen, paint};
-use crate::ctl::render::DIM;
+use crate::ctl::output::{Dock, Output, Screen, paint};
+use crate::ctl::render::{BOLD, DIM};
 use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
 
 /// How many entries of the past are read: enough to know whether a turn is running, and which verdicts wait.
 const PAST: usize = 100;
-/// How long the prompt waits for the output of a command. A shutdown may take longer: its output is shown above the prompt.
-const COMMAND: Duration = Duration::from_secs(1);
+/// How many entries are shown of a teammate to which the person turns.
+const ATTACHED: usize = 10;
+/// After how long without a key the person is told that a piece of work has ended.
+const AWAY: Duration = Duration::from_secs(5);
 
 /// The model that is built in.
 const SCRIPT: &str = "script";
 
-/// A chat.
+/// What stays when the person turns to another agent.
+struct Console {
+    screen: Screen,
+    keyboard: Keyboard,
+    line: Line,
+    signals: [Signal; 4],
+}
+
+/// A chat with one agent.
 struct Session<'a> {
     context: Context,
     dir: &'a TeamDir,
-    target: &'a ChatTarget,
-    screen: Screen,
-    keyboard: Keyboard,
+    target: ChatTarget,
+    console: &'a mut Console,
     follower: Follower<'a>,
     view: ConversationView,
+    answer: AnswerText,
     presence: Option<Presence<'a>>,
-    /// Whether an answer is awaited: the prompt is shown when a key is pressed, and not before.
+    /// Whether an answer to a message of the person is awaited.
     awaits: bool,
     question: Option<PlanQuestion>,
+    /// The next question, which is not on the screen yet.
+    next_question: Option<PlanQuestion>,
     /// The calls for a verdict about which the person was asked.
     asked: Vec<String>,
+    /// The question under which the line was begun.
+    begun: Option<usize>,
+    /// When the last key was pressed.
+    pressed: Instant,
     /// Whether the daemon ran at the last look.
     daemon: bool,
     /// Whether the agent ran at the last look.
     runs: bool,
-    /// The pause of its model call that is shown.
-    pause: Option<Waiting>,
+    /// What the agent did at the last look, and since when.
+    doing: Option<(String, Instant)>,
     /// The last failure to read a file, which is shown once.
     trouble: Option<CommandError>,
+}
+
+/// What comes after a key or a line.
+enum Next {
+    Stay,
+    Leave,
+    /// Talk to another agent.
+    Turn(ChatTarget),
 }
 
 /// Runs the chat until the person leaves.
@@ -73,35 +99,28 @@ pub(super) async fn run(context: &Context, dir: &TeamDir, options: &ChatOptions)
         |error: io::Error| CommandError::new(ExitCode::Failed, format!("cannot use the terminal: {error}"));
     let signals = signals().map_err(refused)?;
     // A teammate that has ended is only shown, until something is sent.
-    let begun = target.is_lead() && target.ensure(context, dir, false).await?;
+    let mut begun = target.is_lead() && target.ensure(context, dir, false).await?;
     target.running(dir)?;
-    let (keyboard, screen) = Keyboard::open().map_err(refused)?;
-    let mut session = Session {
-        context: context.elsewhere()(output(&screen)),
-        dir,
-        target,
-        follower: Follower::begin(dir, &target.name, PAST, context.settings.poll)?,
-        screen,
-        keyboard,
-        view: ConversationView::new(&target.name, true),
-        presence: target.is_lead().then(|| Presence::new(dir)),
-        awaits: false,
-        question: None,
-        asked: Vec::new(),
-        daemon: true,
-        runs: true,
-        pause: None,
-        trouble: None,
+    let keyboard = Keyboard::open().map_err(refused)?;
+    let screen = Screen::new(keyboard.edits());
+    let line = Line::new(LineHistory::load(&output(&screen)));
+    let mut console = Console { screen, keyboard, line, signals };
+    let (mut target, mut last) = (target.clone(), options.last);
+    let ended = loop {
+        let mut session = Session::new(context, dir, &target, &mut console)?;
+        session.begin(last, begun)?;
+        match session.converse().await {
+            Next::Turn(other) => (target, last, begun) = (other, ATTACHED, false),
+            _ => break session.runs,
+        }
     };
-    session.begin(options.last, begun)?;
-    let ended = session.converse(signals).await;
-    session.screen.end_line();
-    if matches!(ended, Ok(ExitCode::Done)) && session.runs {
+    console.screen.dock(Dock::default());
+    if ended {
         let stays = if target.is_lead() { "the team" } else { target.name.as_str() };
-        session.context.out.note(format_args!("{stays} goes on without you"));
+        output(&console.screen).note(format_args!("{stays} goes on without you"));
     }
-    session.screen.flush();
-    ended
+    console.screen.flush();
+    Ok(ExitCode::Done)
 }
 
 /// Catches SIGINT, SIGCONT (after Ctrl-Z), SIGTERM and SIGHUP: each leaves the terminal as it was.
@@ -123,7 +142,35 @@ fn has_failed(entries: &[Entry]) -> bool {
     matches!(last, Some(Event::Idle { idle_reason: IdleReason::Failed, .. }))
 }
 
-impl Session<'_> {
+impl<'a> Session<'a> {
+    fn new(
+        context: &Context,
+        dir: &'a TeamDir,
+        target: &ChatTarget,
+        console: &'a mut Console,
+    ) -> Result<Self, CommandError> {
+        Ok(Self {
+            context: context.elsewhere()(output(&console.screen)),
+            dir,
+            follower: Follower::begin(dir, &target.name, PAST, context.settings.poll)?,
+            view: ConversationView::new(&target.name, true),
+            answer: AnswerText::default(),
+            presence: target.is_lead().then(|| Presence::new(dir)),
+            target: target.clone(),
+            console,
+            awaits: false,
+            question: None,
+            next_question: None,
+            asked: Vec::new(),
+            begun: None,
+            pressed: Instant::now(),
+            daemon: true,
+            runs: true,
+            doing: None,
+            trouble: None,
+        })
+    }
+
     /// Shows the state of the conversation.
     fn begin(&mut self, last: usize, begun: bool) -> Result<(), CommandError> {
         let name = &self.target.name;
@@ -139,9 +186,7 @@ impl Session<'_> {
             self.context
                 .out
                 .note("it runs the built-in `script` model, which does what lines such as `//bash make` say");
-            self.context.out.hint(
-                "for another one: /shutdown lead, /quit, then `teamctl chat --model anthropic` (or openai:MODEL)",
-            );
+            self.context.out.hint("/model anthropic (or openai:MODEL) takes another one");
         }
         let added = self.follower.conversation()?;
         let shown = if has_failed(&added.entries) { last.max(1) } else { last };
@@ -154,128 +199,85 @@ impl Session<'_> {
             self.show_plan(plan);
         }
         self.look_at_team()?;
-        self.look_for_question()?;
-        self.ready();
-        Ok(())
+        self.look_for_question()
     }
 
-    async fn converse(&mut self, signals: [Signal; 4]) -> CommandResult {
-        let [mut interrupt, mut resume, mut terminate, mut hang_up] = signals;
+    async fn converse(&mut self) -> Next {
         loop {
-            tokio::select! {
-                key = self.keyboard.next() => match key {
-                    Key::End => return Ok(ExitCode::Done),
-                    Key::Interrupt => self.interrupt().await,
-                    Key::Line { text, question } => {
-                        if self.typed(&text, question).await {
-                            return Ok(ExitCode::Done);
-                        }
-                        self.look();
-                    }
-                },
-                () = self.follower.changed() => self.look(),
-                _ = interrupt.recv() => self.interrupt().await,
-                _ = resume.recv() => self.keyboard.resumed(),
-                _ = terminate.recv() => return Ok(ExitCode::Done),
-                _ = hang_up.recv() => return Ok(ExitCode::Done),
+            if let Some(next) = self.ask().await {
+                return next;
             }
-            self.ready();
-        }
-    }
-
-    /// Shows the prompt that fits: now, or when a key is pressed while the agent speaks.
-    fn ready(&self) {
-        match &self.question {
-            Some(question) => {
-                let prompt = Prompt { text: question.prompt().to_owned(), question: Some(self.asked.len()) };
-                self.keyboard.ask(prompt, false);
-            }
-            None => {
-                let prompt = Prompt { text: format!("{}> ", self.target.name), question: None };
-                self.keyboard.ask(prompt, self.awaits);
-            }
-        }
-    }
-
-    /// Does what a line means. `question` is the one under whose prompt it was begun. Returns whether the person leaves.
-    async fn typed(&mut self, line: &str, question: Option<usize>) -> bool {
-        let current = self.question.as_ref().map(|_| self.asked.len());
-        match commands::parse(line, &self.target.name) {
-            ChatInput::Quit => return true,
-            ChatInput::Help => self.context.out.aside(commands::help().trim_end()),
-            ChatInput::Call(command) => self.call(*command).await,
-            ChatInput::Wrong(error) => self.context.out.error(&error),
-            _ if current.is_some() && question == current => self.reply(line).await,
-            ChatInput::Nothing => {}
-            ChatInput::Say(text) if question != current && PlanQuestion::is_answer(&text) => {
-                self.context.out.note(match current {
-                    Some(_) => format!("{text:?} was typed before you were asked: answer again"),
-                    None => format!("{text:?} was not sent: that question is over"),
-                });
-            }
-            ChatInput::Say(text) => {
-                self.put_off();
-                if let Err(error) = self.say(&text).await {
-                    self.context.out.error(&error);
+            self.console.screen.dock(self.dock());
+            let [interrupt, resume, terminate, hang_up] = &mut self.console.signals;
+            let next = tokio::select! {
+                input = self.console.keyboard.next() => self.take(input).await,
+                () = self.follower.changed() => Next::Stay,
+                _ = interrupt.recv() => {
+                    self.interrupt().await;
+                    Next::Stay
                 }
+                _ = resume.recv() => {
+                    self.resumed();
+                    Next::Stay
+                }
+                _ = terminate.recv() => Next::Leave,
+                _ = hang_up.recv() => Next::Leave,
+            };
+            match next {
+                Next::Stay => self.look(),
+                next => return next,
             }
         }
-        false
     }
 
-    /// Carries a command out. One that answers the plan of the question ends the question.
-    async fn call(&mut self, command: Command) {
-        let answers = match &command {
-            Command::Approve(verdict) | Command::Reject(verdict) => Some(verdict.id.clone()),
-            _ => None,
+    /// Shows the next question. Keys that were pressed before it was on the screen answer nothing. Returns what one of them
+    /// leads to, if the chat is over.
+    async fn ask(&mut self) -> Option<Next> {
+        let question = self.next_question.take()?;
+        let mut left = self.take_pressed().await;
+        let dock = Dock { prompt: question.prompt().to_owned(), ..self.dock() };
+        self.console.screen.dock(Dock { above: vec![paint(BOLD, escape::line(&question.text))], ..dock });
+        // A terminal that is stopped does not show it yet.
+        if !self.console.screen.flush() && left.is_none() {
+            left = self.take_pressed().await;
+        }
+        self.ring(&question.text);
+        self.question = Some(question);
+        left
+    }
+
+    /// Takes what was pressed already.
+    async fn take_pressed(&mut self) -> Option<Next> {
+        while let Some(input) = self.console.keyboard.pressed() {
+            match self.take(input).await {
+                Next::Stay => {}
+                next => return Some(next),
+            }
+        }
+        None
+    }
+
+    /// Puts together what stays below the output.
+    fn dock(&self) -> Dock {
+        let columns = self.console.screen.columns();
+        let mut above: Vec<String> = self.answer.in_progress(columns).lines().map(str::to_owned).collect();
+        above.extend(self.status().map(|status| paint(DIM, escape::line(&status))));
+        above.extend(self.question.as_ref().map(|question| paint(BOLD, escape::line(&question.text))));
+        let line = &self.console.line;
+        let prompt = match (&self.question, line.search()) {
+            (_, Some(wanted)) => format!("(search) {wanted}: "),
+            (Some(question), _) => question.prompt().to_owned(),
+            (None, _) => format!("{}> ", self.target.name),
         };
-        let done = matches!(self.carry_out(command).await, Some(Ok(_)));
-        if let Some(id) = answers.filter(|_| done) {
-            self.question.take_if(|question| question.request_id().as_str().starts_with(&id));
-        }
+        Dock { above, prompt, typed: line.text().to_owned(), cursor: line.cursor() }
     }
 
-    async fn say(&mut self, text: &str) -> Result<(), CommandError> {
-        let running = self.target.running(self.dir)?;
-        if running.is_none() && self.target.is_lead() {
-            self.context.out.note(format_args!("{} is started again", self.target.name));
-        }
-        self.target.ensure(&self.context, self.dir, true).await?;
-        let id = self.target.send(&self.context, self.dir, text)?;
-        self.view.sent(id);
-        (self.awaits, self.runs) = (true, true);
-        Ok(())
-    }
-
-    /// Carries a command out in a thread: it has a runtime of its own, and may take long. Returns its result, unless it takes
-    /// longer than the prompt waits: then it goes on.
-    async fn carry_out(&self, command: Command) -> Option<CommandResult> {
-        let (done, is_done) = oneshot::channel();
-        let (screen, elsewhere) = (self.screen.clone(), self.context.elsewhere());
-        // The answer to a plan that the chat follows is shown from the journal.
-        let followed = (!self.target.is_lead()).then(|| self.target.name.clone());
-        std::thread::spawn(move || {
-            let context = elsewhere(output(&screen));
-            let says_answer = |from: &str| followed.is_some_and(|name| name.as_str() != from);
-            let result = commands::run(&context, command, says_answer);
-            if let Err(error) = &result {
-                context.out.error(error);
-            }
-            // The prompt may have stopped waiting.
-            done.send(result).ok();
-        });
-        tokio::time::timeout(COMMAND, is_done).await.ok()?.ok()
-    }
-
-    /// Ctrl-C: interrupts the current turn, and nothing else.
-    async fn interrupt(&mut self) {
-        if self.question.is_some() {
-            self.put_off();
-        } else if self.awaits || self.view.in_turn() {
-            let name = self.target.name.clone();
-            self.carry_out(Command::Interrupt(args::Teammate { name })).await;
-        } else {
-            self.context.out.hint("no turn is running; /quit or Ctrl-D leaves");
+    /// Tells the person, who may look elsewhere, by a sound or a notice of the terminal.
+    fn ring(&self, what: &str) {
+        match self.context.settings.notify {
+            Notify::Bell => self.console.screen.signal("\x07"),
+            Notify::Osc9 => self.console.screen.signal(&format!("\x1b]9;{}\x07", escape::line(what))),
+            Notify::Off => {}
         }
     }
 }

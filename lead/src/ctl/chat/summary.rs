@@ -28,6 +28,13 @@ pub(super) fn line_and_more(text: &str) -> String {
     }
 }
 
+/// Returns the first line of a plan that says something: no heading such as `# Plan`.
+pub(super) fn title(plan: &str) -> String {
+    let plain = |line: &str| line.trim_start_matches(['#', ' ']).trim().to_owned();
+    let says = |line: &String| !matches!(line.to_lowercase().trim_end_matches(':'), "" | "plan" | "the plan");
+    line(&plan.lines().map(plain).find(says).unwrap_or_else(|| plain(&line(plan))))
+}
+
 /// Describes a tool call.
 pub(super) fn call(name: &str, input: &Value) -> String {
     let fields: Vec<String> = match input.as_object() {
@@ -43,12 +50,27 @@ fn value(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// Describes the result of a call.
-pub(super) fn result(content: &str) -> String {
-    match content.trim().is_empty() {
-        true => "  ✓".to_owned(),
-        false => format!("  ↳ {}", line_and_more(content)),
+/// Describes the result of a call; of a command its exit code and the last line of its output.
+pub(super) fn result(content: &str, is_error: bool, is_command: bool) -> String {
+    let content = content.trim();
+    if content.is_empty() || is_command && !is_error && content == "(no output)" {
+        return "  ✓".to_owned();
     }
+    if !is_command {
+        return format!("  ↳ {}", line_and_more(content));
+    }
+    // How a command failed is in brackets below its output.
+    let lines: Vec<&str> = content.lines().filter(|line| !line.trim().is_empty()).collect();
+    let is_note = |line: &str| line.starts_with('[') && line.ends_with(']');
+    let notes = lines.iter().rev().take_while(|line| is_error && is_note(line)).count();
+    let (output, notes) = lines.split_at(lines.len() - notes);
+    let how = notes.iter().rev().find(|note| note.starts_with("[exit code ")).or(notes.first());
+    let how = how.map(|how| how.trim_matches(['[', ']']).replacen("exit code", "exit", 1));
+    let last = output.last().map(|last| match output.len() {
+        1 => line(last),
+        lines => format!("{} ({lines} lines)", line(last)),
+    });
+    format!("  ↳ {}", how.into_iter().chain(last).collect::<Vec<_>>().join(" · "))
 }
 
 /// Explains why an answer ended early.
@@ -110,10 +132,32 @@ mod tests {
         assert_eq!(call("edit_file", &json!({"path": "a", "n": 1})), "▸ edit_file path=a n=1");
         assert_eq!(call("list_teammates", &json!({})), "▸ list_teammates");
         assert_eq!(call("odd", &json!([1])), "▸ odd [1]");
-        assert_eq!(result("\nok\n\nthen\nend\n"), "  ↳ ok (+ 2 lines)");
-        assert_eq!(result(" \n"), "  ✓");
-        let long = result(&"x".repeat(500));
+        assert_eq!(result("\nok\n\nthen\nend\n", false, false), "  ↳ ok (+ 2 lines)");
+        assert_eq!(result(" \n", false, false), "  ✓");
+        let long = result(&"x".repeat(500), false, false);
         assert_eq!((long.chars().count(), long.ends_with('…')), (LONGEST + 5, true));
+    }
+
+    #[test]
+    fn the_result_of_a_command_is_its_exit_code_and_its_last_line() {
+        let said = |content: &str, is_error| result(content, is_error, true);
+        assert_eq!(said("(no output)", false), "  ✓");
+        assert_eq!(said("line 1\n\nline 2\n", false), "  ↳ line 2 (2 lines)");
+        assert_eq!(said("line 1\nline 2\n[exit code 1]", true), "  ↳ exit 1 · line 2 (2 lines)");
+        assert_eq!(said("[exit code 0]\n[exit code 7]\n[a note]", true), "  ↳ exit 7");
+        assert_eq!(said("[timed out after 2 s]", true), "  ↳ timed out after 2 s");
+        assert_eq!(said("the gate is closed", true), "  ↳ the gate is closed");
+        assert_eq!(
+            said("[exit code 1]", false),
+            "  ↳ [exit code 1]",
+            "a command that prints so has not failed"
+        );
+    }
+
+    #[test]
+    fn the_title_of_a_plan_says_something() {
+        assert_eq!(title("# Plan\n\n## Split the parser\n1. a"), "Split the parser");
+        assert_eq!(title("# Plan"), "Plan");
     }
 
     #[test]

@@ -32,6 +32,7 @@ const READY: Duration = Duration::from_secs(30);
 const LEAD_ROLE: &str = "lead";
 
 /// The agent of a chat.
+#[derive(Debug, Clone)]
 pub(in crate::ctl) struct ChatTarget {
     pub(in crate::ctl) name: Name,
     /// How the lead agent is started when it is not running; none for a teammate, which a chat does not start.
@@ -55,13 +56,23 @@ impl LeadOptions {
         model.is_none() && workspace.is_none() && !fresh
     }
 
-    fn model(&self) -> Result<Option<ModelSpec>, CommandError> {
+    /// Reads the model that is named.
+    ///
+    /// # Errors
+    /// [`ExitCode::Usage`] if there can be none of this name.
+    pub(super) fn model(&self) -> Result<Option<ModelSpec>, CommandError> {
         let model = self.model.as_deref().map(str::parse::<ModelSpec>).transpose();
         model.map_err(|error| CommandError::new(ExitCode::Usage, error.to_string()).hint(error.hint()))
     }
 }
 
 impl ChatTarget {
+    /// Returns an agent by its name, the lead agent as it was started last.
+    pub(super) fn of(name: Name) -> Self {
+        let start = (name == Name::lead()).then(LeadOptions::default);
+        Self { name, start }
+    }
+
     /// Tells whether it is the lead agent, whose work includes that of its team.
     pub(super) fn is_lead(&self) -> bool {
         self.start.is_some()
@@ -127,6 +138,17 @@ impl ChatTarget {
             Some(member) => compare(context, dir, (&member, options)).await.map(|_| false),
             None => Err(error),
         }
+    }
+
+    /// Ends the lead agent, and starts it as its options say.
+    ///
+    /// # Errors
+    /// As [`ChatTarget::ensure`], and [`ExitCode::Rejected`] if it does not leave.
+    pub(super) async fn restart(&self, context: &Context, dir: &TeamDir) -> Result<(), CommandError> {
+        if self.running(dir)?.is_some() {
+            shut_down(context, dir, &self.name).await?;
+        }
+        self.ensure(context, dir, false).await.map(drop)
     }
 
     /// Sends a message of the person, and returns its id.

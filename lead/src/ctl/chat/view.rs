@@ -10,6 +10,7 @@ use serde_json::Value;
 use teamd_shared::id::RequestId;
 use teamd_shared::message::{Body, IdleReason, Message};
 use teamd_shared::name::Name;
+use teamd_shared::request::Request;
 use teamd_shared::transcript::{Block, Cut, Entry, Event};
 use uuid::Uuid;
 
@@ -41,6 +42,14 @@ pub(super) struct Proposal {
     pub(super) feedback: String,
 }
 
+impl Proposal {
+    /// Stands for a plan on which no agent has called for a verdict.
+    pub(super) fn none(plan: &Request) -> Self {
+        let (call, request_id) = (plan.request_id.to_string(), plan.request_id.clone());
+        Self { call, request_id, approve: true, feedback: String::new() }
+    }
+}
+
 /// The state of a conversation.
 #[derive(Debug)]
 pub(super) struct ConversationView {
@@ -56,6 +65,8 @@ pub(super) struct ConversationView {
     /// Whether plans are not shown when the agent reads them: the chat shows them by itself.
     hides_plans: bool,
     proposals: Vec<Proposal>,
+    /// The calls of `bash` without a result yet.
+    commands: HashSet<String>,
     in_turn: bool,
     ended: Option<IdleReason>,
 }
@@ -71,6 +82,7 @@ impl ConversationView {
             own: HashSet::new(),
             hides_plans,
             proposals: Vec::new(),
+            commands: HashSet::new(),
             in_turn: false,
             ended: None,
         }
@@ -84,6 +96,11 @@ impl ConversationView {
     /// Tells whether a turn is running, according to the transcript.
     pub(super) fn in_turn(&self) -> bool {
         self.in_turn
+    }
+
+    /// Returns the text that is shown of the answer in progress.
+    pub(super) fn live(&self) -> &str {
+        &self.shown
     }
 
     /// Returns how the last piece of work ended; none while the next one is in progress.
@@ -112,8 +129,11 @@ impl ConversationView {
         for entry in entries {
             self.entry(&entry.event, &mut items);
         }
+        let is_answered = entries.iter().any(|entry| matches!(entry.event, Event::Answer { .. }));
         match (was_abandoned, self.abandoned) {
-            (_, false) => self.live(live, &mut items),
+            // It was read before the answer began: the next one that is read may still be of this answer.
+            (_, false) if live.is_empty() && is_answered => {}
+            (_, false) => self.grow(live, &mut items),
             // The text may have grown before the call was abandoned: only the next one that is read is complete.
             (false, true) => {}
             (true, true) => (self.complete, self.abandoned) = (Some(live.to_owned()), false),
@@ -121,7 +141,7 @@ impl ConversationView {
         items
     }
 
-    fn live(&mut self, live: &str, items: &mut Vec<Item>) {
+    fn grow(&mut self, live: &str, items: &mut Vec<Item>) {
         if let Some(complete) = &self.complete {
             // The file still has the answer that is shown already.
             if !live.is_empty() && complete.starts_with(live) {
@@ -164,7 +184,7 @@ impl ConversationView {
             Event::Charged { .. } => {}
             Event::Result { tool_use_id, content, is_error } => {
                 self.proposals.retain(|proposal| proposal.call != *tool_use_id);
-                let line = summary::result(content);
+                let line = summary::result(content, *is_error, self.commands.remove(tool_use_id));
                 items.push(if *is_error { Item::Failure(line) } else { Item::Aside(line) });
             }
             Event::Idle { idle_reason, content, .. } => {
@@ -217,6 +237,9 @@ impl ConversationView {
         for block in content {
             if let Block::ToolUse { id, name, input, .. } = block {
                 items.push(Item::Aside(summary::call(name, input)));
+                if name == "bash" {
+                    self.commands.insert(id.clone());
+                }
                 self.proposals.extend(proposal(id, name, input));
             }
         }
@@ -301,6 +324,13 @@ mod tests {
         assert_eq!(view.update("", &[]), []);
         assert_eq!(view.update("onetw", &[]), [says("onetw")]);
         assert_eq!(view.update("", &[two]), [says("o"), End]);
+    }
+
+    #[test]
+    fn an_answer_that_was_complete_before_its_text_was_read_is_shown_once() {
+        let mut view = ConversationView::new(&Name::lead(), false);
+        assert_eq!(view.update("", &[text("Hello"), idle("available", "Hello")]), [says("Hello"), End]);
+        assert_eq!(view.update("Hello", &[]), []);
     }
 
     #[test]

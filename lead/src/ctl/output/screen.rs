@@ -1,43 +1,44 @@
-//! A terminal on which output arrives while a person types: whole lines above the prompt while one is shown, else as
-//! it comes. One thread writes, so that nothing gets between two halves of a line.
+//! A terminal on which output arrives while a person types: whole lines above the dock. One thread writes, so that nothing
+//! gets between two halves of a line.
 //!
 //! It never decides what is shown, and no task waits for it: a terminal that is stopped (Ctrl-S) stops nothing else.
 
 use std::io::{self, Write};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anstream::{AutoStream, ColorChoice};
+use crossterm::Command;
+use crossterm::cursor::{MoveRight, MoveUp};
+use crossterm::terminal::{Clear, ClearType};
 
-use super::{Output, paint, terminal_width};
-use crate::ctl::escape;
-use crate::ctl::render::DIM;
-use crate::ctl::table::cut;
+use super::dock::{Dock, DockRows};
+use super::{HANGING, Output};
+use crate::ctl::table::width;
 
-/// How long to wait until everything is written: for a prompt, and at the end.
+/// How long to wait until everything is written.
 const WRITTEN: Duration = Duration::from_millis(500);
-
-/// Clears the line that the cursor stands on.
-const CLEARED: &str = "\r\x1b[K";
-
-/// What prints above a prompt.
-pub(crate) type AbovePrompt = Box<dyn FnMut(String) -> io::Result<()> + Send>;
+/// The size of a terminal that does not tell it.
+const USUAL: (usize, usize) = (80, 24);
 
 /// What is to be done, in this order.
 enum Operation {
-    /// Continues the line.
-    Stream(String),
-    /// Whole lines of their own.
-    Lines(String),
-    /// A line that goes away with whatever is printed next.
-    Passing(String),
-    /// It goes away now.
-    Passed,
-    /// A prompt is about to be shown.
-    Prompt(Sender<()>),
-    /// It is gone.
-    NoPrompt,
+    /// Prints whole lines above the dock.
+    Print(String),
+    /// Shows another dock.
+    Dock(Dock),
+    /// Prints lines that were in the dock until now.
+    Move(String, Dock),
+    /// A line was typed: what comes next begins on a line of its own.
+    Typed(String),
+    /// Writes bytes that move nothing.
+    Signal(String),
+    /// Clears the terminal, but for the dock.
+    Clear,
+    /// Takes the dock away; what is printed waits.
+    Suspend(Sender<()>),
+    /// Shows the dock, and what has waited.
+    Resume,
     /// Everything before is to be written.
     Flush(Sender<()>),
 }
@@ -50,13 +51,13 @@ pub(crate) struct Screen {
 }
 
 impl Screen {
-    /// Begins to write to the terminal that is stdout. `above` prints above a prompt; without it lines are printed
-    /// where the cursor is.
-    pub(crate) fn new(above: Option<AbovePrompt>) -> (Self, JoinHandle<()>) {
+    /// Begins to write to the terminal that is stdout. One that cannot move its cursor (`moves` is false) has no dock: the
+    /// prompt stands where the cursor is.
+    pub(crate) fn new(moves: bool) -> Self {
         let (steps, todo) = channel();
-        let screen = Self { steps, choice: AutoStream::choice(&io::stdout()) };
-        let writer = std::thread::spawn(move || Writer::new(Box::new(io::stdout()), above).run(&todo));
-        (screen, writer)
+        // The thread ends with the last copy.
+        std::thread::spawn(move || Writer::new(Box::new(io::stdout()), moves, terminal_size).run(&todo));
+        Self { steps, choice: AutoStream::choice(&io::stdout()) }
     }
 
     /// Makes an output for people that prints everything here.
@@ -65,58 +66,87 @@ impl Screen {
             let raw: Box<dyn Write> = Box::new(Sink { screen: self.clone(), kept: Vec::new() });
             Box::new(AutoStream::new(raw, self.choice))
         };
-        Output::to(false, terminal_width(), sink(), sink())
+        // The last column stays free, as in the dock.
+        Output::to(false, Some(terminal_size().0 - 1), sink(), sink())
     }
 
-    /// Shows more of a line: text that others wrote, escaped here.
-    pub(crate) fn stream(&self, text: &str) {
-        self.step(Operation::Stream(escape::text(text).into_owned()));
+    /// Returns how many columns a line may have.
+    pub(crate) fn columns(&self) -> usize {
+        terminal_size().0
     }
 
-    /// Ends the line that is open, if one is.
-    pub(crate) fn end_line(&self) {
-        self.step(Operation::Lines(String::new()));
+    /// Prints whole lines, escaped by the caller. Long ones are wrapped at words.
+    pub(crate) fn print(&self, text: &str) {
+        self.step(Operation::Print(self.in_colour(text)));
     }
 
-    /// Shows a line that goes away with what comes next; above a prompt, from where nothing goes away, it stays. It is
-    /// escaped by the caller.
-    pub(crate) fn passing(&self, line: &str) {
-        // What does not fit on the line would stay when it is cleared.
-        let line = cut(line, terminal_width().map(|width| width.saturating_sub(1)));
-        let plain = self.choice == ColorChoice::Never;
-        self.step(Operation::Passing(if plain { line } else { paint(DIM, line) }));
+    /// Prints lines that were in the dock until now, in one step with the dock without them.
+    pub(crate) fn print_from_dock(&self, text: &str, dock: Dock) {
+        self.step(Operation::Move(self.in_colour(text), self.dock_in_colour(dock)));
     }
 
-    /// Takes such a line away, if it is still there.
-    pub(crate) fn passed(&self) {
-        self.step(Operation::Passed);
+    /// Shows what stays below the output.
+    pub(crate) fn dock(&self, dock: Dock) {
+        self.step(Operation::Dock(self.dock_in_colour(dock)));
     }
 
-    /// Makes ready for a prompt: from now on only whole lines are printed, above it.
-    pub(crate) fn before_prompt(&self) {
-        self.wait(Operation::Prompt);
+    fn dock_in_colour(&self, dock: Dock) -> Dock {
+        Dock { above: dock.above.iter().map(|line| self.in_colour(line)).collect(), ..dock }
     }
 
-    /// The prompt is gone.
-    pub(crate) fn after_prompt(&self) {
-        self.step(Operation::NoPrompt);
+    /// Leaves a line that was typed above the dock.
+    pub(crate) fn typed(&self, line: &str) {
+        self.step(Operation::Typed(line.to_owned()));
     }
 
-    /// Waits a moment until everything is written.
-    pub(crate) fn flush(&self) {
-        self.wait(Operation::Flush);
+    /// Writes what a terminal turns into a sound or a notice.
+    pub(crate) fn signal(&self, bytes: &str) {
+        self.step(Operation::Signal(bytes.to_owned()));
     }
 
-    fn wait(&self, step: impl FnOnce(Sender<()>) -> Operation) {
+    /// Clears the terminal.
+    pub(crate) fn clear(&self) {
+        self.step(Operation::Clear);
+    }
+
+    /// Leaves the terminal to another program, until [`Screen::resume`].
+    pub(crate) fn suspend(&self) {
+        self.wait(Operation::Suspend);
+    }
+
+    /// Takes the terminal back.
+    pub(crate) fn resume(&self) {
+        self.step(Operation::Resume);
+    }
+
+    /// Waits a moment until everything is written, and tells whether it is.
+    pub(crate) fn flush(&self) -> bool {
+        self.wait(Operation::Flush)
+    }
+
+    fn in_colour(&self, text: &str) -> String {
+        match self.choice {
+            ColorChoice::Never => anstream::adapter::strip_str(text).to_string(),
+            _ => text.to_owned(),
+        }
+    }
+
+    fn wait(&self, step: impl FnOnce(Sender<()>) -> Operation) -> bool {
         let (done, is_done) = channel();
         self.step(step(done));
-        // Late is better than never, for a prompt as for the end.
-        is_done.recv_timeout(WRITTEN).ok();
+        is_done.recv_timeout(WRITTEN).is_ok()
     }
 
     fn step(&self, step: Operation) {
         // The writer ends only when the terminal is gone: then there is nothing to show it on.
         drop(self.steps.send(step));
+    }
+}
+
+fn terminal_size() -> (usize, usize) {
+    match crossterm::terminal::size() {
+        Ok((columns, lines)) if columns > 0 && lines > 0 => (columns.into(), lines.into()),
+        _ => USUAL,
     }
 }
 
@@ -135,7 +165,7 @@ impl Write for Sink {
     fn flush(&mut self) -> io::Result<()> {
         let kept = std::mem::take(&mut self.kept);
         if !kept.is_empty() {
-            self.screen.step(Operation::Lines(String::from_utf8_lossy(&kept).into_owned()));
+            self.screen.step(Operation::Print(String::from_utf8_lossy(&kept).into_owned()));
         }
         Ok(())
     }
@@ -144,33 +174,31 @@ impl Write for Sink {
 /// The end of the way: what stands on the terminal.
 struct Writer {
     terminal: Box<dyn Write>,
-    above: Option<AbovePrompt>,
-    /// Whether a prompt is shown.
-    prompt: bool,
-    /// Whether the last line has not ended.
-    open: bool,
-    /// Whether the cursor stands behind a line that goes away.
-    passing: bool,
-    /// The beginning of a line, which waits for its end as long as a prompt is shown.
-    held: String,
+    moves: bool,
+    size: fn() -> (usize, usize),
+    dock: Dock,
+    /// The dock that stands on the terminal.
+    drawn: DockRows,
+    /// What waits as long as another program has the terminal.
+    waiting: Option<String>,
 }
 
 impl Writer {
-    fn new(terminal: Box<dyn Write>, above: Option<AbovePrompt>) -> Self {
-        Self { terminal, above, prompt: false, open: false, passing: false, held: String::new() }
+    fn new(terminal: Box<dyn Write>, moves: bool, size: fn() -> (usize, usize)) -> Self {
+        let (dock, drawn) = (Dock::default(), DockRows::default());
+        Self { terminal, moves, size, dock, drawn, waiting: None }
     }
 
     fn run(mut self, todo: &Receiver<Operation>) {
-        // Steps that wait together are printed together: each print above a prompt paints it anew.
+        // Steps that wait together are written together.
         while let Ok(first) = todo.recv() {
-            let mut waiting = Vec::new();
-            let mut text = String::new();
+            let (mut written, mut text) = (Vec::new(), String::new());
             for step in std::iter::once(first).chain(todo.try_iter()) {
-                waiting.extend(self.take(step, &mut text));
+                written.extend(self.take(step, &mut text));
             }
-            self.print(text);
+            self.draw(&text);
             // The waiting task may have gone on already.
-            for done in waiting {
+            for done in written {
                 done.send(()).ok();
             }
         }
@@ -179,84 +207,121 @@ impl Writer {
     /// Takes a step: what is to be printed is added to the text.
     fn take(&mut self, step: Operation, text: &mut String) -> Option<Sender<()>> {
         match step {
-            Operation::Stream(more) => self.stream(&more, text),
-            Operation::Lines(lines) => {
-                self.passed(text);
-                self.end_line(text);
-                if !lines.is_empty() {
-                    self.stream(&lines, text);
-                    self.end_line(text);
-                }
+            Operation::Print(lines) => whole_lines(&lines, text),
+            Operation::Move(lines, dock) => {
+                whole_lines(&lines, text);
+                self.dock = dock;
             }
-            Operation::Passing(line) => self.pass(&line, text),
-            Operation::Passed => self.passed(text),
-            Operation::Flush(done) => return Some(done),
-            Operation::Prompt(done) => {
-                self.passed(text);
-                self.end_line(text);
-                self.print(std::mem::take(text));
-                self.prompt = true;
+            // Where the terminal shows what is typed, the line stands there already.
+            Operation::Typed(_) if !self.moves => self.drawn = DockRows::default(),
+            Operation::Typed(line) => {
+                let (columns, _) = (self.size)();
+                let echo = Dock { above: Vec::new(), typed: line, ..self.dock.clone() };
+                text.extend(echo.rows((columns, usize::MAX)).rows.into_iter().map(|row| row + "\n"));
+            }
+            Operation::Dock(dock) => self.dock = dock,
+            Operation::Signal(bytes) => self.write(&bytes),
+            Operation::Clear => {
+                self.drawn = DockRows::default();
+                self.write(&format!("{}\x1b[H", ansi(&Clear(ClearType::All))));
+            }
+            Operation::Suspend(done) => {
+                self.draw(&std::mem::take(text));
+                let erased = self.erased((self.size)().0);
+                self.write(&erased);
+                self.drawn = DockRows::default();
+                self.waiting = Some(String::new());
                 return Some(done);
             }
-            Operation::NoPrompt => {
-                self.print(std::mem::take(text));
-                self.prompt = false;
-                text.push_str(&std::mem::take(&mut self.held));
-            }
+            Operation::Resume => text.insert_str(0, &self.waiting.take().unwrap_or_default()),
+            Operation::Flush(done) => return Some(done),
         }
         None
     }
 
-    fn pass(&mut self, line: &str, text: &mut String) {
-        self.passed(text);
-        self.end_line(text);
-        // A terminal that cannot move its cursor clears nothing.
-        self.passing = !self.prompt && self.above.is_some();
-        match self.passing {
-            true => text.push_str(line),
-            false => text.extend([line, "\n"]),
+    fn draw(&mut self, text: &str) {
+        if let Some(waiting) = &mut self.waiting {
+            return waiting.push_str(text);
         }
-    }
-
-    fn passed(&mut self, text: &mut String) {
-        if std::mem::take(&mut self.passing) {
-            text.push_str(CLEARED);
+        let size = (self.size)();
+        if !self.moves {
+            return self.draw_plain(text, size.0);
         }
-    }
-
-    fn stream(&mut self, more: &str, text: &mut String) {
-        if more.is_empty() {
+        let rows = self.dock.rows(size);
+        if text.is_empty() && rows == self.drawn {
             return;
         }
-        self.passed(text);
-        self.open = !more.ends_with('\n');
-        if !self.prompt {
-            return text.push_str(more);
+        let mut all =
+            self.erased(size.0) + &wrapped(text, size.0).replace('\n', "\r\n") + &rows.rows.join("\r\n");
+        let (row, column) = rows.cursor;
+        up(rows.rows.len().saturating_sub(row + 1), &mut all);
+        all.push('\r');
+        if column > 0 {
+            all.push_str(&ansi(&MoveRight(u16::try_from(column).unwrap_or(u16::MAX))));
         }
-        self.held.push_str(more);
-        if let Some(end) = self.held.rfind('\n') {
-            text.extend(self.held.drain(..=end));
-        }
+        self.drawn = rows;
+        self.write(&all);
     }
 
-    fn end_line(&mut self, text: &mut String) {
-        if std::mem::take(&mut self.open) {
-            text.push_str(&std::mem::take(&mut self.held));
-            text.push('\n');
-        }
-    }
-
-    fn print(&mut self, text: String) {
-        if text.is_empty() {
+    /// Prints the prompt again after what is printed.
+    fn draw_plain(&mut self, text: &str, columns: usize) {
+        let stands = self.drawn.rows.last();
+        if text.is_empty() && stands == Some(&self.dock.prompt) {
             return;
         }
-        let printed = match &mut self.above {
-            Some(above) if self.prompt => above(text),
-            _ => self.terminal.write_all(text.as_bytes()).and_then(|()| self.terminal.flush()),
-        };
-        // A terminal that is gone sends SIGHUP, which ends the program; there is nowhere else to say it.
-        drop(printed);
+        let begin = if stands.is_some() { "\n" } else { "" };
+        self.write(&format!("{begin}{}{}", wrapped(text, columns), self.dock.prompt));
+        self.drawn.rows = vec![self.dock.prompt.clone()];
     }
+
+    /// Returns what takes the dock away, on a terminal that has changed its width meanwhile, too.
+    fn erased(&self, columns: usize) -> String {
+        let (row, column) = self.drawn.cursor;
+        let before = self.drawn.rows.iter().take(row).map(|row| 1 + width(row).saturating_sub(1) / columns);
+        let mut erased = "\r".to_owned();
+        up(before.sum::<usize>() + column / columns, &mut erased);
+        erased + &ansi(&Clear(ClearType::FromCursorDown))
+    }
+
+    fn write(&mut self, bytes: &str) {
+        // A terminal that is gone ends the chat; there is nowhere else to say it.
+        drop(self.terminal.write_all(bytes.as_bytes()).and_then(|()| self.terminal.flush()));
+    }
+}
+
+fn whole_lines(lines: &str, text: &mut String) {
+    text.push_str(lines);
+    if !lines.ends_with('\n') {
+        text.push('\n');
+    }
+}
+
+fn ansi(command: &impl Command) -> String {
+    let mut text = String::new();
+    // A string takes everything.
+    command.write_ansi(&mut text).ok();
+    text
+}
+
+fn up(rows: usize, text: &mut String) {
+    if rows > 0 {
+        text.push_str(&ansi(&MoveUp(u16::try_from(rows).unwrap_or(u16::MAX))));
+    }
+}
+
+/// Wraps lines that are too long at words. The rest of one is indented: no part of a text that others wrote begins where a
+/// line of ours does.
+fn wrapped(text: &str, columns: usize) -> String {
+    let wrap = |line: &str| {
+        if width(line) < columns && !line.contains('\t') {
+            return format!("{line}\n");
+        }
+        let line = line.replace('\t', "    ");
+        let indent = " ".repeat(line.len() - line.trim_start_matches(' ').len() + HANGING);
+        let options = textwrap::Options::new(columns.max(2 * HANGING) - 1).subsequent_indent(&indent);
+        textwrap::fill(&line, options) + "\n"
+    };
+    text.lines().map(wrap).collect()
 }
 
 #[cfg(test)]
@@ -264,78 +329,66 @@ mod tests {
     use super::*;
     use crate::ctl::output::tests::Captured;
 
-    fn writer() -> (Writer, Captured, Receiver<String>) {
-        let (terminal, (sender, above)) = (Captured::default(), channel());
-        let print: AbovePrompt = Box::new(move |text| {
-            sender.send(text).unwrap();
-            Ok(())
-        });
-        (Writer::new(Box::new(terminal.clone()), Some(print)), terminal, above)
+    fn writer(moves: bool) -> (Writer, Captured) {
+        let terminal = Captured::default();
+        (Writer::new(Box::new(terminal.clone()), moves, || (20, 10)), terminal)
     }
 
     fn step(writer: &mut Writer, step: Operation) {
         let mut text = String::new();
         drop(writer.take(step, &mut text));
-        writer.print(text);
+        writer.draw(&text);
     }
 
-    fn stream(text: &str) -> Operation {
-        Operation::Stream(text.to_owned())
+    fn print(text: &str) -> Operation {
+        Operation::Print(text.to_owned())
     }
 
-    fn passing(text: &str) -> Operation {
-        Operation::Passing(text.to_owned())
-    }
-
-    fn prompt() -> Operation {
-        Operation::Prompt(channel().0)
+    fn dock(above: &[&str], typed: &str) -> Operation {
+        let above = above.iter().map(|&line| line.to_owned()).collect();
+        Operation::Dock(Dock { above, prompt: "> ".to_owned(), typed: typed.to_owned(), cursor: typed.len() })
     }
 
     #[test]
-    fn text_is_shown_as_it_comes_and_lines_begin_on_their_own() {
-        let (mut writer, terminal, _) = writer();
-        step(&mut writer, stream("Hel"));
-        assert_eq!(terminal.text(), "Hel");
-        step(&mut writer, stream("lo"));
-        step(&mut writer, Operation::Lines("note\n".to_owned()));
-        step(&mut writer, Operation::Lines(String::new()));
-        step(&mut writer, stream("end\n"));
-        step(&mut writer, Operation::Lines("more".to_owned()));
-        assert_eq!(terminal.text(), "Hello\nnote\nend\nmore\n");
+    fn lines_are_printed_above_the_dock_which_is_drawn_again() {
+        let (mut writer, terminal) = writer(true);
+        step(&mut writer, dock(&["thinking"], "dra"));
+        step(&mut writer, print("one\n"));
+        let expected = "\r\x1b[Jthinking\r\n> dra\r\x1b[5C\r\x1b[1A\x1b[Jone\r\nthinking\r\n> dra\r\x1b[5C";
+        assert_eq!(terminal.raw(), expected);
+        step(&mut writer, dock(&["thinking"], "dra"));
+        assert_eq!(terminal.raw(), expected, "nothing has changed");
+        step(&mut writer, Operation::Typed("draft".to_owned()));
+        assert!(terminal.raw().ends_with("\r\x1b[1A\x1b[J> draft\r\nthinking\r\n> dra\r\x1b[5C"));
     }
 
     #[test]
-    fn a_line_that_passes_goes_away_with_what_comes_next_and_stays_above_a_prompt() {
-        let (mut writer, terminal, above) = writer();
-        step(&mut writer, stream("open"));
-        for line in [passing("waiting 2 s"), passing("waiting 4 s"), Operation::Passed, Operation::Passed] {
-            step(&mut writer, line);
-        }
-        assert_eq!(terminal.raw(), "open\nwaiting 2 s\r\x1b[Kwaiting 4 s\r\x1b[K");
-        step(&mut writer, passing("again"));
-        step(&mut writer, stream("words"));
-        step(&mut writer, passing("more"));
-        step(&mut writer, prompt());
-        assert!(terminal.raw().ends_with("again\r\x1b[Kwords\nmore\r\x1b[K"), "{}", terminal.raw());
-        step(&mut writer, passing("beside a prompt"));
-        step(&mut writer, Operation::Passed);
-        assert_eq!(above.try_iter().collect::<Vec<_>>(), ["beside a prompt\n"]);
+    fn a_long_line_is_wrapped_at_words() {
+        assert_eq!(
+            wrapped("  one two three four five\nsix\n", 16),
+            "  one two three\n      four five\nsix\n"
+        );
     }
 
     #[test]
-    fn above_a_prompt_only_whole_lines_are_shown() {
-        let (mut writer, terminal, above) = writer();
-        step(&mut writer, stream("open"));
-        step(&mut writer, prompt());
-        assert_eq!(terminal.text(), "open\n", "the prompt has a line of its own");
-        step(&mut writer, stream("one\ntw"));
-        step(&mut writer, stream("o"));
-        assert_eq!(above.try_iter().collect::<Vec<_>>(), ["one\n"]);
-        step(&mut writer, Operation::Lines("note\n".to_owned()));
-        assert_eq!(above.try_iter().collect::<Vec<_>>(), ["two\nnote\n"]);
-        step(&mut writer, stream("thr"));
-        step(&mut writer, Operation::NoPrompt);
-        step(&mut writer, stream("ee"));
-        assert_eq!((terminal.text().as_str(), above.try_iter().count()), ("open\nthree", 0));
+    fn another_program_has_the_terminal_for_itself() {
+        let (mut writer, terminal) = writer(true);
+        step(&mut writer, dock(&[], "x"));
+        step(&mut writer, Operation::Suspend(channel().0));
+        let before = terminal.raw();
+        step(&mut writer, print("meanwhile\n"));
+        assert_eq!(terminal.raw(), before);
+        step(&mut writer, Operation::Resume);
+        assert!(terminal.raw().ends_with("\r\x1b[Jmeanwhile\r\n> x\r\x1b[3C"), "{:?}", terminal.raw());
+    }
+
+    #[test]
+    fn a_terminal_that_cannot_move_its_cursor_gets_lines_and_prompts() {
+        let (mut writer, terminal) = writer(false);
+        step(&mut writer, dock(&["thinking"], ""));
+        step(&mut writer, print("one\n"));
+        step(&mut writer, Operation::Typed("two".to_owned()));
+        step(&mut writer, print("three\n"));
+        assert_eq!(terminal.raw(), "> \none\n> > \nthree\n> ");
     }
 }

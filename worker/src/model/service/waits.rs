@@ -67,7 +67,7 @@ impl Waits {
         if let Ok(came) = timeout(quiet, &mut next).await {
             return Ok(came);
         }
-        let _guard = self.publish(self.silence - quiet, "the service is silent");
+        let _guard = self.publish(self.silence - quiet, Waiting::SILENT);
         let detail = format!("nothing came for {}", format_duration(self.silence));
         timeout(self.silence - quiet, next).await.map_err(|_| Failure::new(FailureKind::Silent, &detail))
     }
@@ -109,7 +109,7 @@ mod tests {
         let event = async {
             published.changed().await.unwrap();
             let waiting = published.borrow_and_update().clone().unwrap();
-            assert_eq!(waiting.why, "the service is silent");
+            assert_eq!(waiting.why, Waiting::SILENT);
         };
         assert_eq!(waits.for_service(event).await, Ok(()));
         assert_eq!(*published.borrow_and_update(), None);

@@ -1,14 +1,20 @@
 //! What is new in a chat, read and shown: answers, plans, the team, the daemon, the pauses of a model call.
 
-use teamd_shared::clock::wall;
-use teamd_shared::member::{MemberStatus, Waiting};
-use teamd_shared::transcript::Event;
+use std::time::Instant;
 
-use super::Session;
+use serde_json::Value;
+use teamd_shared::clock::wall;
+use teamd_shared::config::RosterMember;
+use teamd_shared::member::MemberStatus;
+use teamd_shared::transcript::{Entry, Event};
+
+use super::{AWAY, Session};
+use crate::ctl::chat::summary;
 use crate::ctl::chat::view::Item;
 use crate::ctl::escape;
 use crate::ctl::output::paint;
 use crate::ctl::render::{BAD, DIM};
+use crate::ctl::table::{cut, width};
 use crate::error::CommandError;
 
 impl Session<'_> {
@@ -25,6 +31,7 @@ impl Session<'_> {
         let added = self.follower.conversation()?;
         let items = self.view.update(&added.live, &added.entries);
         self.show(items);
+        self.ring_for(&added.entries);
         if added.entries.iter().any(|entry| matches!(entry.event, Event::Idle { .. })) {
             self.awaits = false;
         }
@@ -48,9 +55,8 @@ impl Session<'_> {
         }
         let member = self.follower.member()?;
         let runs = member.as_ref().is_some_and(|(_, runs)| *runs);
-        self.look_at_pause(member.as_ref().and_then(|(member, _)| member.waiting.clone()).filter(|_| runs));
         if !runs && self.runs {
-            let how = member.map_or("forgotten", |(member, _)| match member.status {
+            let how = member.as_ref().map_or("forgotten", |(member, _)| match member.status {
                 status if status.is_ended() => status.as_str(),
                 _ => MemberStatus::Crashed.as_str(),
             });
@@ -62,32 +68,91 @@ impl Session<'_> {
             self.awaits = false;
         }
         self.runs = runs;
+        self.look_at_work(member.as_ref().map(|(member, _)| member));
         Ok(())
     }
 
-    /// Shows that the agent waits for the service of its model, once for each pause.
-    fn look_at_pause(&mut self, pause: Option<Waiting>) {
-        if pause == self.pause {
-            return;
-        }
-        match &pause {
-            Some(pause) => {
-                let line = format!("{}: {}", self.target.name, pause.describe(wall()));
-                self.screen.passing(&escape::line(&line));
-            }
-            None => self.screen.passed(),
-        }
-        self.pause = pause;
+    /// Notices what the agent does.
+    fn look_at_work(&mut self, member: Option<&RosterMember>) {
+        let pause = member.and_then(|member| member.waiting.as_ref()).filter(|pause| pause.is_outage());
+        let activity = member.filter(|it| it.status == MemberStatus::Working).map(|it| it.activity.as_str());
+        let doing = match (pause, activity) {
+            (Some(pause), _) => format!(": {}", pause.describe(wall())),
+            _ if !self.view.live().is_empty() => " is writing…".to_owned(),
+            (None, None | Some("" | "thinking")) => " is thinking…".to_owned(),
+            (None, Some(activity)) => format!(": {}", summary::line(activity)),
+        };
+        let since = match self.doing.take() {
+            Some((before, since)) if before == doing || pause.is_some() => since,
+            _ => Instant::now(),
+        };
+        self.doing = Some((doing, since)).filter(|_| self.is_busy());
     }
 
-    pub(super) fn show(&self, items: Vec<Item>) {
+    /// Tells whether the agent works.
+    pub(super) fn is_busy(&self) -> bool {
+        self.runs && (self.awaits || self.view.in_turn())
+    }
+
+    /// Says what the agent does, and since when.
+    pub(super) fn status(&self) -> Option<String> {
+        let thinking = || (" is thinking…".to_owned(), Instant::now());
+        let (doing, since) = self.is_busy().then(|| self.doing.clone().unwrap_or_else(thinking))?;
+        let time = match since.elapsed().as_secs() {
+            seconds @ 0..60 => format!("{seconds} s"),
+            seconds => format!("{} min {} s", seconds / 60, seconds % 60),
+        };
+        let columns = self.console.screen.columns();
+        let name = &self.target.name;
+        let line = match doing.contains("waiting") {
+            true => format!("{name}{doing}"),
+            false => {
+                let room = columns.saturating_sub(name.as_str().len() + time.len() + 4);
+                format!("{name}{} {time}", cut(&doing, Some(room)))
+            }
+        };
+        let hint = " · Esc interrupts";
+        let fits = width(&line) + width(hint) < columns;
+        Some(if fits { line + hint } else { line })
+    }
+
+    /// Rings where the person is needed, or waits for the end of the work and looks elsewhere.
+    fn ring_for(&self, entries: &[Entry]) {
+        let refuses = |value: &Value| value["type"] == "shutdown_response" && value["approve"] == false;
+        for entry in entries {
+            match &entry.event {
+                Event::Messages { messages } if messages.iter().any(refuses) => {
+                    self.ring("a teammate rejects its shutdown");
+                }
+                Event::Idle { .. } if self.pressed.elapsed() >= AWAY => {
+                    self.ring(&format!("{} has ended its work", self.target.name));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    pub(super) fn show(&mut self, items: Vec<Item>) {
+        let columns = self.console.screen.columns();
         for item in items {
             match item {
-                Item::Answer(text) => self.screen.stream(&text),
-                Item::End => self.screen.end_line(),
+                Item::Answer(text) => {
+                    let blocks = self.answer.push(&text, columns);
+                    self.print(&blocks);
+                }
+                Item::End => {
+                    let rest = self.answer.end(columns);
+                    self.print(&rest);
+                }
                 Item::Aside(line) => self.context.out.aside(paint(DIM, escape::line(&line))),
                 Item::Failure(line) => self.context.out.aside(paint(BAD, escape::line(&line))),
             }
+        }
+    }
+
+    fn print(&self, text: &str) {
+        if !text.is_empty() {
+            self.console.screen.print_from_dock(text, self.dock());
         }
     }
 }

@@ -1,0 +1,375 @@
+//! Markdown on a terminal: headings, lists, tables and code with colours, wrapped at words. Pure.
+//!
+//! What a model wrote is escaped after it is parsed: an entity such as `&#27;` is a control character only then.
+
+use anstyle::{AnsiColor, Style};
+use comfy_table::{ContentArrangement, Table, presets};
+use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
+
+use crate::ctl::escape;
+use crate::ctl::render::{BOLD, DIM};
+
+/// The style of code.
+const CODE: Style = AnsiColor::Cyan.on_default();
+/// By how much code is indented.
+const INDENT: &str = "    ";
+/// The narrowest that a text is wrapped to.
+const NARROWEST: usize = 10;
+/// How many bytes of an answer in progress are looked at for the end of a block. A block that is longer is shown in parts.
+const LONGEST: usize = 64 * 1024;
+
+/// An answer that arrives piece by piece, and is printed block by block.
+#[derive(Debug, Default)]
+pub(super) struct AnswerText {
+    /// The blocks that may still change.
+    rest: String,
+    /// Whether a block of the answer is printed already.
+    begun: bool,
+}
+
+impl AnswerText {
+    /// Adds a piece, and returns the blocks that are complete now.
+    pub(super) fn push(&mut self, more: &str, columns: usize) -> String {
+        self.rest.push_str(more);
+        let complete = complete(&self.rest);
+        self.take(complete, columns)
+    }
+
+    /// Returns what is left: the answer is over.
+    pub(super) fn end(&mut self, columns: usize) -> String {
+        let last = self.take(self.rest.len(), columns);
+        self.begun = false;
+        last
+    }
+
+    /// Returns the block in progress as it would be printed now.
+    pub(super) fn in_progress(&self, columns: usize) -> String {
+        render(&self.rest, columns)
+    }
+
+    fn take(&mut self, bytes: usize, columns: usize) -> String {
+        let blocks: String = self.rest.drain(..bytes).collect();
+        let shown = render(&blocks, columns);
+        let gap = if self.begun && !shown.is_empty() { "\n" } else { "" };
+        self.begun |= !shown.is_empty();
+        format!("{gap}{shown}")
+    }
+}
+
+fn options() -> Options {
+    Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS
+}
+
+/// Returns how many bytes of a text more text cannot change: all blocks but the last one.
+fn complete(text: &str) -> usize {
+    if text.len() > LONGEST {
+        return text.rfind('\n').map_or(text.len(), |at| at + 1);
+    }
+    let (mut depth, mut last) = (0, 0);
+    for (event, range) in Parser::new_ext(text, options()).into_offset_iter() {
+        if depth == 0 {
+            last = range.start;
+        }
+        match event {
+            Event::Start(_) => depth += 1,
+            Event::End(_) => depth -= 1,
+            _ => {}
+        }
+    }
+    last
+}
+
+/// Renders a text for so many columns: lines that end, or nothing.
+pub(super) fn render(text: &str, columns: usize) -> String {
+    let mut page = Page { columns, ..Page::default() };
+    Parser::new_ext(text, options()).for_each(|event| page.event(event));
+    page.end_line();
+    page.text
+}
+
+#[derive(Default)]
+struct Page {
+    columns: usize,
+    text: String,
+    /// The line in progress, with its styles.
+    line: String,
+    styles: Vec<Style>,
+    /// What stands before each line of a list or a quotation.
+    margins: Vec<String>,
+    /// What stands before the next line instead of the last margin: the mark of an item.
+    mark: Option<String>,
+    /// The numbers of the lists; none: bullets.
+    lists: Vec<Option<u64>>,
+    links: Vec<String>,
+    is_code: bool,
+    /// The rows of a table, the first of which are its titles.
+    table: Option<Vec<Vec<String>>>,
+}
+
+impl Page {
+    fn event(&mut self, event: Event<'_>) {
+        match event {
+            Event::Start(tag) => self.start(tag),
+            Event::End(tag) => self.end(tag),
+            Event::Text(text) if self.is_code => self.line.push_str(&escape::text(&text)),
+            Event::Text(text) | Event::Html(text) | Event::InlineHtml(text) => self.put(&escape::text(&text)),
+            Event::Code(code) => {
+                self.push(CODE);
+                self.put(&escape::line(&code));
+                self.pop();
+            }
+            // A model means the lines that it writes.
+            Event::SoftBreak | Event::HardBreak => self.put("\n"),
+            Event::Rule => {
+                self.gap();
+                self.text.extend(["─".repeat(self.columns.clamp(NARROWEST, 40)), "\n".to_owned()]);
+            }
+            Event::TaskListMarker(done) => self.put(if done { "[x] " } else { "[ ] " }),
+            Event::FootnoteReference(_) | Event::InlineMath(_) | Event::DisplayMath(_) => {}
+        }
+    }
+
+    fn start(&mut self, tag: Tag<'_>) {
+        match tag {
+            Tag::Paragraph | Tag::HtmlBlock => self.gap(),
+            Tag::Heading { .. } => {
+                self.gap();
+                self.push(BOLD);
+            }
+            Tag::CodeBlock(kind) => {
+                self.end_line();
+                self.gap();
+                self.is_code = true;
+                if let CodeBlockKind::Fenced(language) = &kind
+                    && !language.is_empty()
+                {
+                    self.text.push_str(&format!("{INDENT}{DIM}{}{DIM:#}\n", escape::line(language)));
+                }
+            }
+            Tag::List(first) => {
+                self.end_line();
+                self.gap();
+                self.lists.push(first);
+            }
+            Tag::Item => self.item(),
+            Tag::BlockQuote(_) => {
+                self.gap();
+                self.margins.push(format!("{DIM}│{DIM:#} "));
+            }
+            Tag::Table(_) => {
+                self.gap();
+                self.table = Some(Vec::new());
+            }
+            Tag::TableHead | Tag::TableRow => {
+                self.table.iter_mut().for_each(|rows| rows.push(Vec::new()));
+            }
+            Tag::Strong => self.push(BOLD),
+            Tag::Emphasis => self.push(Style::new().italic()),
+            Tag::Strikethrough => self.push(Style::new().strikethrough()),
+            Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. } => self.links.push(dest_url.to_string()),
+            _ => {}
+        }
+    }
+
+    fn end(&mut self, tag: TagEnd) {
+        match tag {
+            TagEnd::Paragraph | TagEnd::HtmlBlock => self.end_line(),
+            TagEnd::Heading(_) => {
+                self.pop();
+                self.end_line();
+            }
+            TagEnd::CodeBlock => {
+                let code = std::mem::take(&mut self.line);
+                let margin = self.margins.concat() + INDENT;
+                let lines = code.lines().map(|line| format!("{margin}{CODE}{line}{CODE:#}\n"));
+                self.text.extend(lines);
+                self.is_code = false;
+            }
+            TagEnd::List(_) => drop(self.lists.pop()),
+            TagEnd::Item | TagEnd::BlockQuote(_) => {
+                self.end_line();
+                self.margins.pop();
+            }
+            TagEnd::TableCell => {
+                let cell = std::mem::take(&mut self.line);
+                self.table
+                    .iter_mut()
+                    .filter_map(|rows| rows.last_mut())
+                    .for_each(|row| row.push(cell.clone()));
+            }
+            TagEnd::Table => self.table(),
+            TagEnd::Strong | TagEnd::Emphasis | TagEnd::Strikethrough => self.pop(),
+            TagEnd::Link | TagEnd::Image => self.link(),
+            _ => {}
+        }
+    }
+
+    fn item(&mut self) {
+        self.end_line();
+        let mark = match self.lists.last_mut() {
+            Some(Some(number)) => {
+                *number += 1;
+                format!("{}. ", *number - 1)
+            }
+            _ => "• ".to_owned(),
+        };
+        self.margins.push(" ".repeat(mark.chars().count()));
+        self.mark = Some(mark);
+    }
+
+    /// Shows where a link leads, unless its text says so.
+    fn link(&mut self) {
+        let target = escape::line(&self.links.pop().unwrap_or_default()).into_owned();
+        if !target.is_empty() && !self.line.ends_with(&target) {
+            self.put(&format!(" ({target})"));
+        }
+    }
+
+    fn table(&mut self) {
+        let mut rows = self.table.take().unwrap_or_default().into_iter();
+        let mut table = Table::new();
+        table
+            .load_style(presets::UTF8_HORIZONTAL_ONLY)
+            .set_content_arrangement(ContentArrangement::Dynamic)
+            .set_width(u16::try_from(self.columns.saturating_sub(1)).unwrap_or(u16::MAX))
+            .set_header(rows.next().unwrap_or_default())
+            .add_rows(rows);
+        table.lines().for_each(|line| self.text.extend([line.trim_end(), "\n"]));
+    }
+
+    /// Leaves a blank line before a block, unless it is the first one or part of another.
+    fn gap(&mut self) {
+        if self.margins.is_empty() && self.lists.is_empty() && !self.text.is_empty() {
+            self.text.push('\n');
+        }
+    }
+
+    fn put(&mut self, text: &str) {
+        self.line.push_str(text);
+    }
+
+    fn push(&mut self, style: Style) {
+        // The cells of a table are measured as they are.
+        if self.table.is_none() {
+            self.line.push_str(&style.to_string());
+        }
+        self.styles.push(style);
+    }
+
+    fn pop(&mut self) {
+        if let Some(style) = self.styles.pop()
+            && self.table.is_none()
+        {
+            self.line.push_str(&format!("{style:#}"));
+            self.line.extend(self.styles.iter().map(Style::to_string));
+        }
+    }
+
+    /// Wraps the line in progress.
+    fn end_line(&mut self) {
+        let line = std::mem::take(&mut self.line);
+        if line.trim().is_empty() {
+            return;
+        }
+        let rest = self.margins.concat();
+        let first = match (self.mark.take(), self.margins.split_last()) {
+            (Some(mark), Some((_, before))) => before.concat() + &mark,
+            _ => rest.clone(),
+        };
+        let columns = self.columns.saturating_sub(1).max(NARROWEST);
+        let mut begin = first;
+        for line in line.split('\n') {
+            let options = textwrap::Options::new(columns).initial_indent(&begin).subsequent_indent(&rest);
+            self.text.extend([textwrap::fill(&line.replace('\t', INDENT), options).trim_end(), "\n"]);
+            begin.clone_from(&rest);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plain(text: &str, columns: usize) -> String {
+        anstream::adapter::strip_str(&render(text, columns)).to_string()
+    }
+
+    #[test]
+    fn blocks_are_laid_out_and_wrapped_at_words() {
+        let text = "# Plan\nThe **correct** test, not `sum()`.\n\n1. one two three four\n2. b\n   - nested item\n\n\
+            ```rust\nfn a() {}\n```\n> quoted\n\n---\nsee [it](https://example.org/17)\n";
+        insta::assert_snapshot!(plain(text, 20), @r"
+        Plan
+
+        The correct test,
+        not sum().
+
+        1. one two three
+           four
+        2. b
+           • nested item
+
+            rust
+            fn a() {}
+
+        │ quoted
+
+        ────────────────────
+
+        see it
+        (https://example.or
+        g/17)
+        ");
+        assert!(
+            render("# A *b* c", 40).starts_with("\u{1b}[1mA \u{1b}[3mb\u{1b}[0m\u{1b}[1m c"),
+            "{:?}",
+            render("# A *b* c", 40)
+        );
+    }
+
+    #[test]
+    fn a_table_fits_the_terminal() {
+        let text = "| name | what it does |\n|---|---|\n| alice | writes the tests of the parser |\n| bo | **reads** |\n";
+        let shown = plain(text, 30);
+        assert!(shown.lines().all(|line| line.chars().count() < 30), "{shown}");
+        assert!(shown.contains("alice") && shown.contains("reads") && shown.contains("parser"), "{shown}");
+    }
+
+    #[test]
+    fn what_a_terminal_would_act_on_stays_text() {
+        for text in [
+            "a\x1b[2Jb",
+            "&#27;[2J",
+            "`\x1b]0;x\x07`",
+            "```\x1b[2J\n\x1b[2J\n```",
+            "[a](<x\x1b[2J>)",
+            "<b\x1b[2J>",
+            "| a\x1b[2J |\n|---|\n| \u{202e} |",
+            "- \u{202e}x",
+        ] {
+            let shown = plain(text, 60);
+            assert!(!shown.contains(['\x1b', '\x07', '\u{202e}']), "{text:?}: {shown:?}");
+            assert!(shown.contains("\\u{"), "{text:?}: {shown:?}");
+            assert!(!render(text, 60).contains("\x1b[2J"), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn an_answer_is_printed_by_blocks() {
+        let mut answer = AnswerText::default();
+        assert_eq!(answer.push("one ", 80), "");
+        assert_eq!(answer.in_progress(80), "one\n");
+        assert_eq!(answer.push("two\n\nth", 80), "one two\n");
+        assert_eq!(answer.push("ree\n\n```\na\n\nb\n", 80), "\nthree\n");
+        assert!(answer.push("```\nend", 80).starts_with("\n    "));
+        assert_eq!(answer.end(80), "\nend\n");
+        assert_eq!(answer.push("next\n\n.", 80), "next\n");
+    }
+
+    #[test]
+    fn a_block_without_an_end_is_shown_in_parts() {
+        let mut answer = AnswerText::default();
+        let shown = answer.push(&"word ".repeat(20_000), 80);
+        assert!(shown.len() > LONGEST && answer.in_progress(80).is_empty());
+    }
+}

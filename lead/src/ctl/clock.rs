@@ -38,8 +38,9 @@ pub(crate) fn parse(text: &str) -> Option<f64> {
     }
     let zone = TimeZone::system();
     let today = || local(wall(), &zone).date();
-    let local = text.parse::<Time>().map(|time| today().to_datetime(time));
-    let local = local.or_else(|_| text.parse::<DateTime>()).ok()?;
+    // The date first: a time alone is also read from a text with a date, which would be lost.
+    let local = text.parse::<DateTime>();
+    let local = local.or_else(|_| text.parse::<Time>().map(|time| today().to_datetime(time))).ok()?;
     Some(local.to_zoned(zone.clone()).ok()?.timestamp().as_duration().as_secs_f64())
 }
 
@@ -77,7 +78,7 @@ mod tests {
     #[test]
     fn a_time_is_read_with_and_without_its_date() {
         assert_eq!(parse("1970-01-01T00:02:00Z"), Some(120.0));
-        let (day, minute) = (parse("2026-11-23").unwrap(), parse("2026-11-23 00:01").unwrap());
+        let (day, minute) = (parse("2020-02-29").unwrap(), parse("2020-02-29 00:01").unwrap());
         assert_eq!(minute - day, 60.0);
         assert!(parse("14:05").is_some() && parse("soon").is_none());
     }

@@ -6,7 +6,8 @@ use std::os::fd::AsFd;
 use crossterm::event::{DisableBracketedPaste, EnableBracketedPaste, Event, EventStream, KeyEventKind};
 use crossterm::execute;
 use crossterm::terminal::{disable_raw_mode, enable_raw_mode};
-use futures_util::{FutureExt, StreamExt};
+use futures_util::StreamExt;
+use futures_util::future::poll_immediate;
 use rustix::event::{PollFd, PollFlags, poll};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
@@ -67,9 +68,10 @@ impl Keyboard {
         }
     }
 
-    /// Returns what was pressed already.
-    pub(super) fn pressed(&mut self) -> Option<Input> {
-        self.next().now_or_never()
+    /// Returns what was pressed already. Polled by the task that waits for keys: the stream keeps the first waker that it
+    /// sees, and a poll by another one would lose the next key.
+    pub(super) async fn pressed(&mut self) -> Option<Input> {
+        poll_immediate(self.next()).await
     }
 
     /// Takes the terminal over, again after another program had it.

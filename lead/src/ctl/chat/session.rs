@@ -248,7 +248,7 @@ impl<'a> Session<'a> {
 
     /// Takes what was pressed already.
     async fn take_pressed(&mut self) -> Option<Next> {
-        while let Some(input) = self.console.keyboard.pressed() {
+        while let Some(input) = self.console.keyboard.pressed().await {
             match self.take(input).await {
                 Next::Stay => {}
                 next => return Some(next),

@@ -159,11 +159,13 @@ fn answered(dir: &TeamDir, args: &Shutdown, name: &Name, it: CommandAnswer) -> S
     }
 }
 
-/// A teammate that ended before it was asked is what was wanted. `ran`: it ran when the command began.
+/// A teammate that ended before it was asked is what was wanted, but not one that had crashed before: what it was to finish
+/// is not done. `ran`: it ran when the command began.
 fn refused(dir: &TeamDir, name: &Name, ran: bool, refusal: Refusal) -> ShutdownOutcome {
     let error = CommandError::from(refusal);
     let roster = roster::load_one(dir, name).ok().filter(|_| error.code() == ExitCode::Conflict);
-    match roster.as_ref().and_then(|roster| roster.member(name)).filter(|member| member.status.is_ended()) {
+    let has_left = |status: MemberStatus| status.is_ended() && (ran || status != MemberStatus::Crashed);
+    match roster.as_ref().and_then(|roster| roster.member(name)).filter(|member| has_left(member.status)) {
         Some(member) => ShutdownOutcome {
             already: !ran,
             ..ShutdownOutcome::gone(name, None, member.status, member.exit.clone())

@@ -2,8 +2,9 @@
 
 use std::io::{self, stdin};
 use std::os::fd::AsFd;
+use std::time::Duration;
 
-use crossterm::event::{DisableBracketedPaste, EnableBracketedPaste, Event, EventStream, KeyEventKind};
+use crossterm::event::{self, DisableBracketedPaste, EnableBracketedPaste, Event, EventStream, KeyEventKind};
 use crossterm::execute;
 use crossterm::terminal::{disable_raw_mode, enable_raw_mode};
 use futures_util::StreamExt;
@@ -91,6 +92,8 @@ impl Keyboard {
     pub(super) fn leave(&mut self) {
         if self.edits {
             self.keys = None;
+            // The end of the stream leaves an event behind, and the keys that would be reported together with it are lost.
+            drop(event::poll(Duration::ZERO));
             // Where nothing can be set there is no terminal any more.
             execute!(io::stdout(), DisableBracketedPaste).ok();
             disable_raw_mode().ok();

@@ -40,7 +40,11 @@ pub(crate) fn run(version: &'static str, take_lock: TakeLock) -> std::process::E
     if completion::answer::<Cli>() {
         return std::process::ExitCode::SUCCESS;
     }
-    context::run(version, |cli: &Cli| cli.global.clone(), |cli, context| dispatch(cli.command, context, take_lock))
+    context::run(
+        version,
+        |cli: &Cli| cli.global.clone(),
+        |cli, context| dispatch(cli.command, context, take_lock),
+    )
 }
 
 fn dispatch(command: Command, context: &Context, take_lock: TakeLock) -> CommandResult {

@@ -1,7 +1,6 @@
 //! Tells the programs their version: that of the package, and the commit with its date, as `TEAMD_VERSION`.
 //!
 //! The commit is left out without `git`, and in a source archive, which has no repository.
-#![expect(clippy::print_stdout, reason = "cargo reads what a build script prints")]
 
 use std::path::Path;
 use std::process::Command;

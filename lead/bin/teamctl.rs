@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    teamd_lead::teamctl()
+    teamd_lead::teamctl(env!("TEAMD_VERSION"))
 }

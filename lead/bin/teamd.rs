@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    teamd_lead::teamd()
+    teamd_lead::teamd(env!("TEAMD_VERSION"))
 }

@@ -14,12 +14,19 @@ mod registered;
 mod teamd;
 mod upkeep;
 
+use clap::{Command, CommandFactory};
+
 /// Runs `teamd`, from its command line to its exit code.
-pub fn teamd() -> std::process::ExitCode {
-    teamd::run()
+pub fn teamd(version: &'static str) -> std::process::ExitCode {
+    teamd::run(version)
 }
 
 /// Runs `teamctl`, from its command line to its exit code.
-pub fn teamctl() -> std::process::ExitCode {
-    ctl::run(daemon::at_rest)
+pub fn teamctl(version: &'static str) -> std::process::ExitCode {
+    ctl::run(version, daemon::at_rest)
+}
+
+/// Returns the command lines of `teamd` and `teamctl`, for their manual pages.
+pub fn command_lines() -> [Command; 2] {
+    [teamd::TeamdCli::command(), ctl::args::Cli::command()]
 }

@@ -33,7 +33,7 @@ const PAUSE: Duration = Duration::from_millis(2);
 #[derive(Debug, Parser)]
 #[command(name = "teamd", version, subcommand_required = true, arg_required_else_help = true)]
 #[command(after_help = "`teamctl` leads the team: see `teamctl --help`.")]
-struct TeamdCli {
+pub(crate) struct TeamdCli {
     #[command(flatten)]
     global: Global,
     #[command(subcommand)]
@@ -116,11 +116,11 @@ struct Stop {
 }
 
 /// Runs the program.
-pub(crate) fn run() -> std::process::ExitCode {
+pub(crate) fn run(version: &'static str) -> std::process::ExitCode {
     if completion::answer::<TeamdCli>() {
         return std::process::ExitCode::SUCCESS;
     }
-    context::run(global, |cli, context| dispatch(cli.command, context))
+    context::run(version, global, |cli, context| dispatch(cli.command, context))
 }
 
 /// `--adopt DIR` names the team directory, too.

@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    teamd_worker::team_worker()
+    teamd_worker::team_worker(env!("TEAMD_VERSION"))
 }

@@ -17,16 +17,17 @@ mod variables;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{Command, CommandFactory, FromArgMatches};
 
 /// Runs `team-worker`: an incarnation of a teammate, the shim of one of its commands, or the sandbox init of that.
-pub fn team_worker() -> ExitCode {
+pub fn team_worker(version: &'static str) -> ExitCode {
     match std::env::args_os().nth(1) {
         Some(first) if first == shim::SUBCOMMAND => return shim::shim_main(),
         Some(first) if first == sandbox::init::SUBCOMMAND => return sandbox::init::init_main(),
         _ => {}
     }
-    match args::Args::try_parse() {
+    let matches = command_line().version(version).try_get_matches();
+    match matches.and_then(|mut matches| args::Args::from_arg_matches_mut(&mut matches)) {
         Ok(args::Args { command: args::Command::Probe(what) }) => sandbox::probe::probe_main(&what),
         Ok(args::Args { command: args::Command::Attack(what) }) => sandbox::probe::attack_main(&what),
         Ok(args::Args { command: args::Command::Run(incarnation) }) => agent::run::run(&incarnation),
@@ -36,4 +37,9 @@ pub fn team_worker() -> ExitCode {
             ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
         }
     }
+}
+
+/// Returns the command line of `team-worker`, for its manual page.
+pub fn command_line() -> Command {
+    args::Args::command()
 }

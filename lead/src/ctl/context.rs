@@ -156,10 +156,12 @@ impl Context {
 
 /// Runs a program from its command line to its exit code.
 pub(crate) fn run<P: Parser>(
+    version: &'static str,
     global: impl Fn(&P) -> Global,
     command: impl FnOnce(P, &Context) -> CommandResult,
 ) -> std::process::ExitCode {
-    let parsed = match P::try_parse() {
+    let matches = P::command().version(version).try_get_matches();
+    let parsed = match matches.and_then(|mut matches| P::from_arg_matches_mut(&mut matches)) {
         Ok(parsed) => parsed,
         Err(error) => return usage(&error).into(),
     };

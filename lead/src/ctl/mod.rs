@@ -36,11 +36,15 @@ use crate::error::CommandResult;
 use crate::upkeep::TakeLock;
 
 /// Runs the program. `take_lock` takes the place of the daemon while none runs.
-pub(crate) fn run(take_lock: TakeLock) -> std::process::ExitCode {
+pub(crate) fn run(version: &'static str, take_lock: TakeLock) -> std::process::ExitCode {
     if completion::answer::<Cli>() {
         return std::process::ExitCode::SUCCESS;
     }
-    context::run(|cli: &Cli| cli.global.clone(), |cli, context| dispatch(cli.command, context, take_lock))
+    context::run(
+        version,
+        |cli: &Cli| cli.global.clone(),
+        |cli, context| dispatch(cli.command, context, take_lock),
+    )
 }
 
 fn dispatch(command: Command, context: &Context, take_lock: TakeLock) -> CommandResult {

@@ -1,0 +1,34 @@
+//! Tells the programs their version: that of the package, and the commit with its date, as `TEAMD_VERSION`.
+//!
+//! The commit is left out without `git`, and in a source archive, which has no repository.
+
+use std::path::Path;
+use std::process::Command;
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    // A repository further up is that of another project.
+    let commit = Path::new(".git").exists().then(commit).flatten();
+    let commit = commit.map_or_else(String::new, |commit| format!(" ({commit})"));
+    println!("cargo::rustc-env=TEAMD_VERSION={}{commit}", env!("CARGO_PKG_VERSION"));
+}
+
+/// Returns the commit and its date. The next build asks again if `HEAD` has moved.
+fn commit() -> Option<String> {
+    // git writes a line to the log of HEAD for each move. HEAD itself names a branch, and stays.
+    for file in ["logs/HEAD", "HEAD"] {
+        let path = git(&["rev-parse", "--git-path", file])?;
+        // Cargo runs the script at each build for a file that is missing.
+        if Path::new(&path).exists() {
+            println!("cargo::rerun-if-changed={path}");
+        }
+    }
+    git(&["-c", "log.showSignature=false", "log", "-1", "--abbrev=7", "--format=%h %cs"])
+}
+
+/// Returns what git prints, if it succeeds.
+fn git(args: &[&str]) -> Option<String> {
+    let output = Command::new("git").args(args).output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    (output.status.success() && !text.trim().is_empty()).then(|| text.trim().to_owned())
+}

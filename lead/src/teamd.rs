@@ -3,31 +3,25 @@
 mod trust;
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use serde_json::json;
 use teamd_shared::cgroup;
-use teamd_shared::control::{Command as Order, Done, StopOutcome};
-use teamd_shared::name::Name;
-use teamd_shared::process::{Identity, is_gone};
+use teamd_shared::control::{Command as Order, Done};
 use teamd_shared::sandbox::Layers;
 use teamd_shared::settings::Settings;
 use teamd_shared::team_dir::TeamDir;
 
-use crate::client::{CallError, Client, unexpected};
-use crate::ctl::args::{Completions, Global, duration};
-use crate::ctl::commands::completions;
+use crate::client::{Client, unexpected};
+use crate::ctl::args::{Completions, Down, Global};
+use crate::ctl::commands::{completions, down};
 use crate::ctl::completion;
 use crate::ctl::context::{self, Context, block_on};
-use crate::ctl::{clock, journal, roster};
+use crate::ctl::{journal, roster};
 use crate::daemon;
 use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
 use crate::registered;
-
-/// The pause between two looks whether a daemon that announced its end has exited.
-const PAUSE: Duration = Duration::from_millis(2);
 
 /// The daemon of a team of agent processes: it supervises the teammates and tracks their requests
 #[derive(Debug, Parser)]
@@ -43,7 +37,8 @@ pub(crate) struct TeamdCli {
 #[derive(Debug, Subcommand)]
 enum TeamdCommand {
     Start(Start),
-    Stop(Stop),
+    /// Shut down every teammate, then stop the daemon
+    Stop(Down),
     /// Show whether the daemon is running
     Status,
     Trust(trust::Trust),
@@ -104,17 +99,6 @@ struct Start {
     cgroup: Option<cgroup::Use>,
 }
 
-/// Shut down every teammate, then stop the daemon
-#[derive(Debug, Args)]
-struct Stop {
-    /// Also terminate teammates that reject the shutdown
-    #[arg(long)]
-    force: bool,
-    /// How long to wait for the teammates
-    #[arg(long, value_name = "TIME", default_value = "120s", value_parser = duration)]
-    timeout: Duration,
-}
-
 /// Runs the program.
 pub(crate) fn run(version: &'static str) -> std::process::ExitCode {
     if completion::answer::<TeamdCli>() {
@@ -136,7 +120,10 @@ fn global(cli: &TeamdCli) -> Global {
 fn dispatch(command: TeamdCommand, context: &Context) -> CommandResult {
     match command {
         TeamdCommand::Start(args) => start(context, &args),
-        TeamdCommand::Stop(args) => stop(context, &args),
+        TeamdCommand::Stop(args) => {
+            begin(context);
+            down::run(context, &args)
+        }
         TeamdCommand::Status => status(context),
         TeamdCommand::Trust(args) => trust::run(context, &args),
         TeamdCommand::Completions(args) => completions::run(context, &args, "teamd"),
@@ -230,134 +217,6 @@ fn taken_over(context: &Context) -> Result<journal::TakenOver, CommandError> {
     journal::taken_over(&dir)
 }
 
-fn stop(context: &Context, args: &Stop) -> CommandResult {
-    begin(context);
-    let dir = context.dir()?;
-    block_on(async {
-        let stopped = tokio::select! {
-            stopped = request_stop(&dir, args) => stopped?,
-            () = tokio::time::sleep(args.timeout) => return Err(still_there(&dir, args.timeout, args.force)),
-            Ok(()) = tokio::signal::ctrl_c() => {
-                return Err(CommandError::new(ExitCode::Interrupted, "interrupted: no longer waiting for the daemon")
-                    .hint("the daemon still shuts the teammates down and then stops; `teamd status` shows whether it runs"));
-            }
-        };
-        if let StopOutcome::Rejected(names) = stopped {
-            return Err(rejected(&names));
-        }
-        let json = json!({"stopped": true, "team_dir": context.path});
-        context.out.result(&json, "teamd has stopped, and all teammates with it")?;
-        Ok(ExitCode::Done)
-    })
-}
-
-async fn request_stop(dir: &TeamDir, args: &Stop) -> Result<StopOutcome, CommandError> {
-    let (client, daemon) = daemon_that_answers(dir).await?;
-    let mut client = Some(client);
-    let mut confirmed = false;
-    while let Some(mut asked) = client.take() {
-        match asked.call_and_wait(Order::Stop { force: args.force }).await {
-            Ok(Done::Stop(StopOutcome::Rejected(names))) => return Ok(StopOutcome::Rejected(names)),
-            Ok(Done::Stop(StopOutcome::Stopped)) => confirmed = true,
-            Ok(other) => return Err(unexpected(&other)),
-            // Another command stopped it at the same moment, or it was killed: its journal tells. If it still answers, it may not
-            // have received the order.
-            Err(CallError::Lost(_) | CallError::Stopped) => client = same_daemon(dir, &daemon).await,
-            Err(error @ (CallError::Refused(_) | CallError::Silent | CallError::Unanswered)) => {
-                return Err(error.into());
-            }
-        }
-    }
-    ended(&daemon).await?;
-    let unreadable = |error: CommandError| {
-        let why = error.message();
-        let message =
-            format!("the daemon has stopped, but whether all teammates have exited cannot be read: {why}");
-        CommandError::new(ExitCode::Failed, message).hint("`teamctl status` shows which teammates still run")
-    };
-    if confirmed || journal::ended_in_order(dir, &daemon).map_err(unreadable)? {
-        return Ok(StopOutcome::Stopped);
-    }
-    Err(CommandError::new(
-        ExitCode::Failed,
-        "the daemon ended before it confirmed that all teammates have exited",
-    )
-    .hint(
-        "`teamctl status` shows which teammates still run; `teamd start` and `teamd stop` end them in order",
-    ))
-}
-
-/// Connects to this daemon again, as soon as it answers; none if it has ended.
-async fn same_daemon(dir: &TeamDir, daemon: &Identity) -> Option<Client> {
-    while daemon.is_alive() {
-        match daemon_that_answers(dir).await {
-            Ok((client, it)) if it == *daemon => return Some(client),
-            // It is not there yet, or cannot be looked at just now: the stop may not have been heard.
-            _ => tokio::time::sleep(PAUSE).await,
-        }
-    }
-    None
-}
-
-fn still_there(dir: &TeamDir, waited: Duration, force: bool) -> CommandError {
-    let who = roster::load(dir).map_or_else(
-        |unreadable| format!("its teammates ({unreadable})"),
-        |roster| {
-            let alive = roster.members.iter().filter(|member| !member.status.is_ended());
-            let names: Vec<&str> = alive.map(|member| member.name.as_str()).collect();
-            if names.is_empty() { "no teammate".to_owned() } else { names.join(", ") }
-        },
-    );
-    let time = clock::span(waited.as_secs_f64());
-    let message = format!("the daemon has not stopped within {time}: it waits for {who}");
-    let hint = match force {
-        true => "the daemon sends SIGTERM, after a grace period SIGKILL, and then stops",
-        false => "the daemon stops when they have shut down; `teamd stop --force` terminates them",
-    };
-    CommandError::new(ExitCode::TimedOut, message).hint(hint)
-}
-
-fn rejected(names: &[(Name, String)]) -> CommandError {
-    let listed: Vec<&str> = names.iter().map(|(name, _)| name.as_str()).collect();
-    let message = format!("{} rejected the shutdown: the daemon keeps running", listed.join(", "));
-    CommandError::new(ExitCode::Rejected, message)
-        .candidates(names.iter().map(|(name, reason)| format!("{name}: {reason}")).collect())
-        .hint("wait for them, or `teamd stop --force`")
-}
-
-/// Connects, and returns the process that answers: it is alive, so the pid is its own. A daemon that is about to end may
-/// accept a connection without an answer: then there is another one, or none.
-async fn daemon_that_answers(dir: &TeamDir) -> Result<(Client, Identity), CommandError> {
-    loop {
-        let mut client = Client::connect(dir).await?;
-        match client.call(Order::Ping).await {
-            Ok(Done::Pong { pid, .. }) => match Identity::of(pid) {
-                Ok(identity) => return Ok((client, identity)),
-                Err(error) if is_gone(&error) => {}
-                Err(error) => return Err(cannot_watch(&error)),
-            },
-            Ok(other) => return Err(unexpected(&other)),
-            // It has ended, perhaps before it looked at this connection.
-            Err(CallError::Lost(_)) => {}
-            Err(error) => return Err(error.into()),
-        }
-        tokio::time::sleep(PAUSE).await;
-    }
-}
-
-/// Waits until the daemon has exited. Its lock alone would not tell: a daemon that was started meanwhile may hold it.
-async fn ended(daemon: &Identity) -> Result<(), CommandError> {
-    while daemon.runs().map_err(|error| cannot_watch(&error))? {
-        tokio::time::sleep(PAUSE).await;
-    }
-    Ok(())
-}
-
-fn cannot_watch(error: &std::io::Error) -> CommandError {
-    CommandError::new(ExitCode::Failed, format!("cannot watch the process of the daemon: {error}"))
-        .hint("`teamd status` shows whether it runs")
-}
-
 fn status(context: &Context) -> CommandResult {
     begin(context);
     let answered = match context.dir().and_then(|dir| block_on(ping(&dir))) {
@@ -392,10 +251,7 @@ async fn ping(dir: &TeamDir) -> Result<(u32, String, String), CommandError> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Read as _;
-
     use super::*;
-    use crate::client::tests::{daemon as answering, scratch};
     use crate::ctl::context::tests::context;
     use clap::CommandFactory;
     use teamd_shared::team_dir::TeamPath;
@@ -414,31 +270,6 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_want_to_leave_is_named_with_the_reason() {
-        let names = [("alice", "still writing"), ("bob", "")]
-            .map(|(name, why)| (Name::new(name).unwrap(), why.to_owned()));
-        let error = rejected(&names);
-        assert_eq!(error.code(), ExitCode::Rejected);
-        assert_eq!(error.message(), "alice, bob rejected the shutdown: the daemon keeps running");
-        assert_eq!(error.choices(), ["alice: still writing", "bob: "]);
-    }
-
-    #[test]
-    fn the_end_of_a_process_is_waited_for() {
-        let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
-        let daemon = Identity::of(child.id()).unwrap();
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(async {
-            let gone = ended(&daemon);
-            tokio::pin!(gone);
-            assert!(tokio::time::timeout(Duration::from_millis(30), &mut gone).await.is_err());
-            child.kill().unwrap();
-            child.wait().unwrap();
-            gone.await.unwrap();
-        });
-    }
-
-    #[test]
     fn a_daemon_runs_although_it_cannot_be_read_what_it_has_found() {
         let (_scratch, dir) = unreadable();
         let aside = daemon::SetAside { torn: Some(3), roster: None };
@@ -452,44 +283,5 @@ mod tests {
         assert_eq!(report(&of_programs, &started), Ok(ExitCode::Done));
         let said: serde_json::Value = serde_json::from_str(&stdout.text()).unwrap();
         assert_eq!((&said["pid"], &said["adopted"], &said["torn"]), (&json!(7), &json!(null), &json!(3)));
-    }
-
-    #[test]
-    fn a_daemon_that_ends_before_it_looks_at_a_stop_runs_no_more() {
-        let (_scratch, dir) = scratch();
-        let socket = dir.path(&TeamPath::socket());
-        let listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
-        let daemon = std::thread::spawn(move || {
-            let (mut connection, _) = listener.accept().unwrap();
-            // What is left unread is lost, and the connection with it.
-            connection.read_exact(&mut [0]).unwrap();
-            std::fs::remove_file(socket).unwrap();
-        });
-        let (context, ..) = context(&dir, false);
-        let args = Stop { force: false, timeout: Duration::from_secs(60) };
-        assert_eq!(stop(&context, &args).unwrap_err().code(), ExitCode::NotRunning);
-        daemon.join().unwrap();
-    }
-
-    #[test]
-    fn who_has_heard_that_the_daemon_stopped_need_not_read_it() {
-        let (_scratch, dir) = unreadable();
-        let mut process = std::process::Command::new("sleep").arg("600").spawn().unwrap();
-        let pid = process.id();
-        let daemon = answering(&dir, move |order| {
-            Some(Ok(match order {
-                Order::Stop { .. } => {
-                    process.kill().unwrap();
-                    process.wait().unwrap();
-                    Done::Stop(StopOutcome::Stopped)
-                }
-                _ => Done::Pong { pid, team_name: "t".to_owned(), version: "0".to_owned(), stopping: false },
-            }))
-        });
-        let (context, stdout, _) = context(&dir, false);
-        let args = Stop { force: false, timeout: Duration::from_secs(60) };
-        assert_eq!(stop(&context, &args), Ok(ExitCode::Done));
-        assert_eq!(stdout.text(), "teamd has stopped, and all teammates with it\n");
-        daemon.join().unwrap();
     }
 }

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::fs::{CWD, FileType, Mode, OFlags};
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer};
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
@@ -49,6 +49,8 @@ pub struct TeamFile {
     pub roles: BTreeMap<String, TermsPatch>,
     /// The terms of a member.
     pub members: BTreeMap<Name, TermsPatch>,
+    /// How many teammates a member stands for, where it says so.
+    pub counts: BTreeMap<Name, u32>,
     /// The terms of the lead agent.
     pub lead: TermsPatch,
 }
@@ -77,6 +79,16 @@ struct Tables {
     lead: TermsPatch,
 }
 
+/// How many teammates a member stands for.
+#[derive(Deserialize)]
+struct Count {
+    #[serde(deserialize_with = "count")]
+    count: u32,
+}
+
+/// The largest count: more is a slip.
+const MOST: u32 = 1000;
+
 const TABLES: [&str; 4] = ["service", "roles", "members", "lead"];
 
 /// The terms that make no sense in a table.
@@ -94,8 +106,9 @@ impl TeamFile {
         // Some editors put it in front.
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let document = DeTable::parse(text).map_err(|error| TeamFileError::of_toml(text, &error))?;
-        let (span, document) = (document.span(), document.into_inner());
+        let (span, mut document) = (document.span(), document.into_inner());
         refuse_misplaced(text, &document)?;
+        let counts = take_counts(text, &mut document)?;
         let (mut settings, mut tables, mut team) = (DeTable::new(), DeTable::new(), DeTable::new());
         for (key, value) in document {
             let part = match key.get_ref().as_ref() {
@@ -108,7 +121,7 @@ impl TeamFile {
         let Tables { service, roles, members, lead } = part_of(text, Spanned::new(span.clone(), tables))?;
         let settings = part_of(text, Spanned::new(span.clone(), settings))?;
         let team = part_of(text, Spanned::new(span, team))?;
-        Ok(Self { path: PathBuf::new(), settings, service, team, roles, members, lead })
+        Ok(Self { path: PathBuf::new(), settings, service, team, roles, members, counts, lead })
     }
 
     /// Returns where the file of a team is: where the variable [`VARIABLE`] says, else beside the team directory as the
@@ -140,6 +153,20 @@ impl TeamFile {
         Ok(file)
     }
 
+    /// Returns what the file says of a teammate. Those of a member with a count have its terms, unless they have their own.
+    pub fn member(&self, name: &Name) -> Option<&TermsPatch> {
+        let counted = || self.counts.keys().find(|member| self.teammates(member).contains(name));
+        self.members.get(name).or_else(|| self.members.get(counted()?))
+    }
+
+    /// Returns the teammates that a member stands for: `coder-1`, `coder-2` … with a count, else itself.
+    pub fn teammates(&self, member: &Name) -> Vec<Name> {
+        match self.counts.get(member) {
+            Some(count) => (1..=*count).filter_map(|number| numbered(member, number)).collect(),
+            None => vec![member.clone()],
+        }
+    }
+
     pub(crate) fn make_absolute(&mut self, lookup: Lookup<'_>) -> Result<(), TeamFileError> {
         let Self { path, service, team, roles, members, lead, .. } = self;
         let base = path.parent().unwrap_or(Path::new("/"));
@@ -156,6 +183,33 @@ impl TeamFile {
 /// Tells whether `ca` names authorities that need no file.
 pub fn is_built_in(ca: &str) -> bool {
     matches!(ca, "platform" | "embedded")
+}
+
+fn numbered(member: &Name, number: u32) -> Option<Name> {
+    Name::new(&format!("{member}-{number}")).ok()
+}
+
+/// Takes the counts out of the tables of members: what is left are terms.
+fn take_counts(text: &str, document: &mut DeTable<'_>) -> Result<BTreeMap<Name, u32>, TeamFileError> {
+    let mut counts = BTreeMap::new();
+    let Some(DeValue::Table(members)) = document.get_mut("members").map(Spanned::get_mut) else {
+        return Ok(counts);
+    };
+    for (member, value) in members.iter_mut() {
+        let DeValue::Table(terms) = value.get_mut() else { continue };
+        let Some((key, count)) = terms.remove_entry("count") else { continue };
+        let span = key.span();
+        let wrong = |what: String| TeamFileError::wrong(LineColumn::of(text.as_bytes(), span.start), what);
+        let table = DeTable::from_iter([(key, count)]);
+        let Count { count } = part_of(text, Spanned::new(span.clone(), table))?;
+        // Where the name of the member is none, that is said when its terms are read.
+        let Ok(member) = Name::new(member.get_ref()) else { continue };
+        if numbered(&member, count).is_none() {
+            return Err(wrong(format!("{member}-{count} would be too long for a name")));
+        }
+        counts.insert(member, count);
+    }
+    Ok(counts)
 }
 
 fn part_of<T: DeserializeOwned>(text: &str, table: Spanned<DeTable<'_>>) -> Result<T, TeamFileError> {
@@ -193,6 +247,13 @@ fn refuse_misplaced(text: &str, document: &DeTable<'_>) -> Result<(), TeamFileEr
 
 fn period<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
     written(deserializer, parse_period)
+}
+
+fn count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+    let number = u32::deserialize(deserializer)?;
+    let fits = (1..=MOST).contains(&number);
+    fits.then_some(number)
+        .ok_or_else(|| D::Error::custom(format_args!("a number from 1 to {MOST} is expected")))
 }
 
 fn window<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {

@@ -19,6 +19,7 @@ mod holdups;
 mod hostile;
 mod incarnations;
 mod lead;
+mod many;
 mod meddling;
 mod messages;
 mod models;

@@ -180,6 +180,9 @@ fn the_schemas_take_what_each_command_prints_for_programs() {
     valid(&team, "transcript-output", &team.json(["transcript", "carol"]), &[]);
     valid(&team, "events", &team.json(["events"]), &[]);
     valid(&team, "log", &team.json(["log", "teamd"]), &[]);
+    let logs = team.json(["logs", "--last", "1"]);
+    valid(&team, "logs", &logs, &[]);
+    assert!(!validator(&team, "logs").is_valid(&json!([{"line": "of whom?"}])));
     let remark = team.teamctl_with(["--json", "lint", "-"], "no message\n").exits(1).json();
     valid(&team, "lint", &remark, &["file", "line", "column", "severity", "what", "reader"]);
     let doctor = team.teamctl(["--json", "doctor"]);
@@ -187,6 +190,18 @@ fn the_schemas_take_what_each_command_prints_for_programs() {
     let error: Value =
         serde_json::from_str(&team.teamctl(["--json", "status", "nosuch"]).exits(4).stderr).unwrap();
     valid(&team, "error", &error, &["error"]);
+    team.write("team.toml", "[members.alice]\n[members.dave]\n[members.carol]\nmodel = \"anthropic\"\n");
+    team.teamctl(["shutdown", "carol"]).ok();
+    let up = team.teamctl(["--json", "up"]).exits(2).json();
+    valid(&team, "up", &up, &["results"]);
+    for field in ["pid", "already_running", "error"] {
+        let mut broken = up.clone();
+        broken["results"].as_array_mut().unwrap().iter_mut().for_each(|it| it[field] = json!("none!"));
+        assert!(!validator(&team, "up").is_valid(&broken), "{field}");
+    }
+    let down = team.teamctl(["--json", "down", "--force"]).ok().json();
+    valid(&team, "down", &down, &["stopped", "team_dir"]);
+    team.teamd(["start"]).ok();
     let stopped = team.teamd(["--json", "stop", "--force"]).ok().json();
     valid(&team, "teamd-stop", &stopped, &["stopped", "team_dir"]);
     team.write("team.toml", "[sandbox]\nwritable = [\"/srv\"]\n");

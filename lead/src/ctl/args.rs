@@ -11,13 +11,13 @@ use std::ffi::OsString;
 use clap::{Args, Parser, Subcommand, ValueHint};
 
 pub(crate) use acting::{
-    Attach, Broadcast, Chat, Forget, RequestPlan, Send, Shutdown, Spawn, Teammate, VerdictArgs, Wait,
+    Attach, Broadcast, Chat, Down, Forget, RequestPlan, Send, Shutdown, Spawn, Teammate, Up, VerdictArgs,
+    Wait,
 };
 pub(crate) use looking::{
-    Column, Completions, Doctor, Events, Inbox, Lint, LintAs, Log, Plans, Range, Requests, Schema,
+    Column, Completions, Doctor, Events, Inbox, Lint, LintAs, Log, Logs, Plans, Range, Requests, Schema,
     StatusArgs, TranscriptArgs,
 };
-pub(crate) use value::duration;
 
 /// The heading of the options that every command takes.
 const EVERYWHERE: &str = "Options of every command";
@@ -65,6 +65,13 @@ pub(crate) enum Command {
     /// come from the environment (TEAM_…), then from team.toml beside the team directory. A name that was used before keeps
     /// its role unless --role is given; model, workspace and all else are taken anew, but with --resume as they were.
     Spawn(Box<Spawn>),
+    /// Start the teammates that team.toml names
+    ///
+    /// `[members.coder]` is the teammate coder; with `count = 3` it is coder-1 to coder-3. Those that run are left alone; each of
+    /// the others is started as by `spawn`. Starts the daemon if none runs.
+    Up(Up),
+    /// Shut down every teammate, then stop the daemon
+    Down(Down),
     /// Shut teammates down, and wait until their processes have exited
     ///
     /// An idle teammate exits at once. A working one may reject the request: its reason is shown, and it keeps working.
@@ -86,8 +93,9 @@ pub(crate) enum Command {
     /// Show a teammate's conversation with its model
     Transcript(TranscriptArgs),
     /// Show the log of a teammate's worker or of the daemon
-    #[command(alias = "logs")]
     Log(Log),
+    /// Show the logs of the daemon and of all teammates, merged by time
+    Logs(Logs),
     /// Show the daemon's decisions, from its journal
     Events(Events),
     /// Show requests and their states

@@ -53,8 +53,8 @@ fn dispatch(command: Command, context: &Context, take_lock: TakeLock) -> Command
         context.note_passed_over();
     }
     match &command {
-        // Spawn and shutdown need a valid team.toml; `--force` does not.
-        Command::Spawn(_) => {
+        // Spawn, up and shutdown need a valid team.toml; `--force` does not.
+        Command::Spawn(_) | Command::Up(_) => {
             // A team.toml beside an unregistered team directory is ignored, with its mistakes.
             if !context.is_missing() {
                 context.dir()?;
@@ -67,6 +67,8 @@ fn dispatch(command: Command, context: &Context, take_lock: TakeLock) -> Command
     }
     match command {
         Command::Spawn(args) => commands::spawn::run(context, *args),
+        Command::Up(args) => commands::up::run(context, &args),
+        Command::Down(args) => commands::down::run(context, &args),
         Command::Shutdown(args) => commands::shutdown::run(context, args),
         Command::Status(args) => commands::status::run(context, &args),
         Command::Send(args) => commands::send::run(context, &args),
@@ -75,6 +77,7 @@ fn dispatch(command: Command, context: &Context, take_lock: TakeLock) -> Command
         Command::Inbox(args) => commands::inbox::run(context, &args),
         Command::Transcript(args) => commands::transcript::run(context, &args),
         Command::Log(args) => commands::log::run(context, &args),
+        Command::Logs(args) => commands::logs::run(context, &args),
         Command::Events(args) => commands::events::run(context, &args),
         Command::Requests(args) => commands::requests::run(context, &args),
         Command::Plans(args) => commands::plans::run(context, &args),

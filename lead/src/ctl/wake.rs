@@ -3,15 +3,16 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use teamd_shared::message::TEAMD;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 use teamd_shared::watch::{Changes, POLL_EVERY, Watch};
 
 /// How often to look without a change: whether the output is still read, and whether the daemon still runs.
 const TICK: Duration = Duration::from_secs(1);
 
-/// A watch of one file, which may not be there yet, nor its folder.
+/// A watch of one file, or of all in its folder (none). They may not be there yet, nor the folder.
 pub(super) struct Wake {
-    file: String,
+    file: Option<String>,
     folder: PathBuf,
     force_poll: bool,
     watch: Option<Watch>,
@@ -22,9 +23,14 @@ impl Wake {
     pub(super) fn new(dir: &TeamDir, file: &TeamPath, force_poll: bool) -> Self {
         let path = dir.path(file);
         let folder = path.parent().unwrap_or(dir.root()).to_owned();
-        let mut wake = Self { file: file.file_name().to_owned(), folder, force_poll, watch: None };
+        let mut wake = Self { file: Some(file.file_name().to_owned()), folder, force_poll, watch: None };
         wake.arm();
         wake
+    }
+
+    /// Watches all logs from now on.
+    pub(super) fn of_logs(dir: &TeamDir, force_poll: bool) -> Self {
+        Self { file: None, ..Self::new(dir, &TeamPath::log(TEAMD), force_poll) }
     }
 
     fn arm(&mut self) {
@@ -43,7 +49,8 @@ impl Wake {
             loop {
                 watch.changed().await;
                 match watch.take() {
-                    Changes::Files(files) if !files.contains(&self.file) => {}
+                    Changes::Files(files) if self.file.as_ref().is_some_and(|file| !files.contains(file)) => {
+                    }
                     _ => break,
                 }
             }

@@ -14,7 +14,7 @@ const TOP: &str = "top level";
 const ALL_TABLES: [&str; 6] = [TOP, "[service]", "[sandbox]", "[roles.NAME]", "[members.NAME]", "[lead]"];
 
 /// A value that fits each key.
-const EXAMPLES: [(&str, &str); 37] = [
+const EXAMPLES: [(&str, &str); 38] = [
     ("model", "'script'"),
     ("plan", "true"),
     ("approve_by", "'lead'"),
@@ -50,6 +50,7 @@ const EXAMPLES: [(&str, &str); 37] = [
     ("role", "'coder'"),
     ("prompt", "'Read the code first.'"),
     ("workspace", "'web'"),
+    ("count", "3"),
     ("instructions", "'x'"),
     ("modle", "'script'"),
 ];
@@ -272,6 +273,26 @@ fn every_key_is_taken_where_the_document_names_it_and_nowhere_else() {
         }
     }
     assert!(documented.iter().all(|(_, key)| EXAMPLES.iter().any(|(known, _)| known == key)));
+}
+
+#[test]
+fn a_member_with_a_count_stands_for_that_many_teammates() {
+    let text = "[members.coder]\nrole = 'a'\ncount = 3\n[members.coder-2]\nrole = 'b'\n[members.solo]\n";
+    let file = TeamFile::parse(text).unwrap();
+    let name = |name: &str| Name::new(name).unwrap();
+    let role = |of: &str| file.member(&name(of)).and_then(|terms| terms.role.clone());
+    assert_eq!(file.teammates(&name("coder")), ["coder-1", "coder-2", "coder-3"].map(name));
+    assert_eq!(file.teammates(&name("solo")), [name("solo")]);
+    assert_eq!(role("coder-1").as_deref(), Some("a"));
+    assert_eq!(role("coder-2").as_deref(), Some("b"), "its own table counts first");
+    assert!(file.member(&name("solo")).is_some());
+    assert!(["coder-0", "coder-4", "coder-01", "solo-1"].iter().all(|of| file.member(&name(of)).is_none()));
+    for bad in ["0", "-1", "1001", "'3'", "true"] {
+        let (place, what, _) = wrong(&format!("[members.x]\ncount = {bad}\n"));
+        assert_eq!(place, "2:9", "{what}");
+    }
+    let (place, what, _) = wrong(&format!("[members.{}]\ncount = 10\n", "x".repeat(30)));
+    assert_eq!(place, "2:1", "{what}");
 }
 
 #[test]

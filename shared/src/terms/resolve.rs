@@ -42,7 +42,7 @@ pub fn resolve(
     let SpawnRequest { name, flags, ca, resume } = request;
     let nothing = TermsPatch::default();
     let is_lead = *name == Name::lead();
-    let own = if is_lead { Some(&file.lead) } else { file.members.get(name) }.unwrap_or(&nothing);
+    let own = if is_lead { Some(&file.lead) } else { file.member(name) }.unwrap_or(&nothing);
     let names_role = flags.role.is_some();
     let role = flags.role.as_ref().or(own.role.as_ref()).or(earlier.map(|member| &member.role));
     let role = role.and_then(|role| file.roles.get(role.trim())).unwrap_or(&nothing);

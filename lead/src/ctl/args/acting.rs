@@ -41,6 +41,29 @@ pub(crate) struct Spawn {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct Up {
+    /// Members of team.toml; one with `count` stands for all of its teammates [default: all]
+    #[arg(value_name = "NAME", value_parser = teammate, add = names())]
+    pub(crate) names: Vec<Name>,
+    /// How long to wait for each until it is ready
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
+    pub(crate) timeout: Duration,
+    /// Do not start the daemon if none runs
+    #[arg(long)]
+    pub(crate) no_start: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Down {
+    /// Also terminate teammates that reject the shutdown
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// How long to wait for the teammates
+    #[arg(long, value_name = "TIME", default_value = "120s", value_parser = duration)]
+    pub(crate) timeout: Duration,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct Shutdown {
     /// Teammates to shut down
     #[arg(value_name = "NAME", required_unless_present = "all", conflicts_with = "all")]

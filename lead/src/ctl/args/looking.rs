@@ -95,6 +95,19 @@ pub(crate) struct Log {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct Logs {
+    /// Teammates, or `teamd` for the daemon [default: all]
+    #[arg(value_name = "NAME", value_parser = log_name, add = names())]
+    pub(crate) names: Vec<LogName>,
+    /// Show only the last N lines of each log
+    #[arg(long, value_name = "N")]
+    pub(crate) last: Option<usize>,
+    /// Keep printing new lines until Ctrl-C
+    #[arg(long, short)]
+    pub(crate) follow: bool,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct Events {
     /// Show only events since a time (14:05, 2026-11-23 14:05) or for a duration (10m)
     #[arg(long, value_name = "TIME", value_parser = past)]

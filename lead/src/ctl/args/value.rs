@@ -59,7 +59,7 @@ pub(super) fn log_name(text: &str) -> Result<LogName, NameError> {
 }
 
 /// Reads a time.
-pub(crate) fn duration(text: &str) -> Result<Duration, &'static str> {
+pub(super) fn duration(text: &str) -> Result<Duration, &'static str> {
     parse_duration(text)
 }
 

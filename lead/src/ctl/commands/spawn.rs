@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
-use serde_json::json;
+use serde_json::{Value, json};
 use teamd_shared::config::{Roster, RosterMember};
 use teamd_shared::control::{Command, Done, Refusal, RefusalCode, SpawnOrder};
 use teamd_shared::environment::Environment;
@@ -38,25 +38,51 @@ pub(in crate::ctl) fn run(context: &Context, args: Spawn) -> CommandResult {
     let (resume, timeout, no_start) = (args.resume, args.timeout, args.no_start);
     let request = SpawnRequest { name: &name, flags: flags(args)?, ca, resume };
     // For a teammate that cannot be spawned no daemon is started either.
-    auto_start::ensure_daemon(context, no_start, |dir| {
-        let roster = dir.map(roster::load).transpose()?.unwrap_or_default();
-        resolved(context, &roster, request.clone()).map(drop)
-    })?;
-    let dir = context.dir()?;
-    let order = order(context, &dir, request)?;
+    auto_start::ensure_daemon(context, no_start, |dir| check(context, dir, request.clone()))?;
+    spawn(context, &context.dir()?, request, timeout, |value, text| context.out.result(&value, text))?;
+    Ok(ExitCode::Done)
+}
+
+/// Checks whether a teammate could be spawned, in the team directory if there is one.
+///
+/// # Errors
+/// As [`order`], but for paths.
+pub(super) fn check(
+    context: &Context,
+    dir: Option<&TeamDir>,
+    request: SpawnRequest<'_>,
+) -> Result<(), CommandError> {
+    let roster = dir.map(roster::load).transpose()?.unwrap_or_default();
+    resolved(context, &roster, request).map(drop)
+}
+
+/// Spawns a teammate, and returns when its worker is ready. `report` tells that: to programs, and to people.
+///
+/// # Errors
+/// As [`order`], [`start`] and `report`.
+pub(super) fn spawn(
+    context: &Context,
+    dir: &TeamDir,
+    request: SpawnRequest<'_>,
+    timeout: Duration,
+    report: impl FnOnce(Value, String) -> Result<(), CommandError>,
+) -> Result<(), CommandError> {
+    let (name, resume) = (request.name, request.resume);
+    let order = order(context, dir, request)?;
     let is_built_in = order.terms.model.is_none() && !resume;
     if let Some(prompt) = &order.terms.prompt {
         text::note_if_cut(context, prompt, "prompt");
     }
-    block_on(async {
-        let started = start(context, &dir, order, timeout).await?;
-        report(context, &name, &started)?;
-        if let Err(error) = print_notes(context, &dir, &name, is_built_in) {
-            context.out.note(format_args!("what else is to be said of {name} cannot be read: {error}"));
-            context.out.hint(format_args!("`teamctl status {name}` shows it"));
-        }
-        Ok(ExitCode::Done)
-    })
+    let ReadyWorker { pid, incarnation, status } = block_on(start(context, dir, order, timeout))?;
+    report(
+        json!({"name": name, "pid": pid, "incarnation": incarnation, "status": status}),
+        format!("{name} is {} (pid {pid}, incarnation {incarnation})", status.as_str()),
+    )?;
+    if let Err(error) = print_notes(context, dir, name, is_built_in) {
+        context.out.note(format_args!("what else is to be said of {name} cannot be read: {error}"));
+        context.out.hint(format_args!("`teamctl status {name}` shows it"));
+    }
+    Ok(())
 }
 
 /// A worker that is ready.
@@ -254,13 +280,6 @@ fn print_notes(context: &Context, dir: &TeamDir, name: &Name, is_built_in: bool)
         ));
     }
     Ok(())
-}
-
-fn report(context: &Context, name: &Name, started: &ReadyWorker) -> Result<(), CommandError> {
-    let ReadyWorker { pid, incarnation, status } = started;
-    let ready = json!({"name": name, "pid": pid, "incarnation": incarnation, "status": status});
-    let text = format_args!("{name} is {} (pid {pid}, incarnation {incarnation})", status.as_str());
-    context.out.result(&ready, text)
 }
 
 #[cfg(test)]

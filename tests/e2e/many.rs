@@ -126,9 +126,9 @@ fn logs_are_merged_by_time_with_the_name_in_front() {
     team.teamctl(["down"]).ok();
     let line = |second: u32, text: &str| format!("2026-01-01T00:00:{second:02}.000000Z  INFO {text}\n");
     let teamd = line(1, "first") + &line(4, "fourth") + "torn";
-    std::fs::write(team.path("log/teamd.log"), teamd).unwrap();
+    team.put("log/teamd.log", &teamd);
     let bob = line(2, "second") + "  goes on \u{1b}[31m\n" + &line(3, "third");
-    std::fs::write(team.path("log/bob.log"), bob).unwrap();
+    team.put("log/bob.log", &bob);
     let shown = |args: &[&str]| {
         let run = team.teamctl(args).ok();
         let words = run
@@ -161,7 +161,7 @@ fn logs_are_followed_also_of_a_teammate_that_comes_later() {
     let team = Team::started();
     let mut running = team.start_teamctl(["--json", "logs", "--follow"]);
     let mut stdout = running.stdout();
-    std::fs::write(team.path("log/alice.log"), "hello\n").unwrap();
+    team.put("log/alice.log", "hello\n");
     let (mut all, mut piece) = (Vec::new(), [0; 4096]);
     let named = |all: &[u8], name: &str| {
         let text = String::from_utf8_lossy(all);

@@ -14,7 +14,7 @@ const TOP: &str = "top level";
 const ALL_TABLES: [&str; 6] = [TOP, "[service]", "[sandbox]", "[roles.NAME]", "[members.NAME]", "[lead]"];
 
 /// A value that fits each key.
-const EXAMPLES: [(&str, &str); 38] = [
+const EXAMPLES: [(&str, &str); 40] = [
     ("model", "'script'"),
     ("plan", "true"),
     ("approve_by", "'lead'"),
@@ -51,6 +51,8 @@ const EXAMPLES: [(&str, &str); 38] = [
     ("prompt", "'Read the code first.'"),
     ("workspace", "'web'"),
     ("count", "3"),
+    ("auto_start", "true"),
+    ("notify", "'bell'"),
     ("instructions", "'x'"),
     ("modle", "'script'"),
 ];

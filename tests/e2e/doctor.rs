@@ -391,6 +391,11 @@ fn what_a_killed_last_incarnation_left_in_the_temporary_folder_is_named() {
     signal(team.pid("alice"), Signal::SIGKILL);
     team.wait_for("alice", "crashed");
     assert!(named());
+    // Another team had this number on this file system, before this one was made.
+    let left = std::fs::read_dir(team.temp()).unwrap().map(|entry| entry.unwrap().path());
+    let left = left.filter(|path| path.display().to_string().contains("-alice-")).collect::<Vec<_>>();
+    std::fs::File::open(&left[0]).unwrap().set_modified(std::time::UNIX_EPOCH).unwrap();
+    assert!(left.len() == 1 && !named());
 }
 
 #[test]

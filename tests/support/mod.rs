@@ -133,6 +133,11 @@ impl Team {
         self.teamctl([OsStr::new("--json").to_owned()].into_iter().chain(args)).ok().json()
     }
 
+    /// Where its processes put what is temporary.
+    pub(crate) fn temp(&self) -> PathBuf {
+        self.scratch.path().join("tmp")
+    }
+
     /// A command that will run in the workspace, in the cleared environment.
     pub(crate) fn command<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(
         &self,
@@ -147,7 +152,7 @@ impl Team {
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .env("HOME", self.scratch.path().join("home"))
             // What a killed worker leaves there goes with the test.
-            .env("TMPDIR", self.scratch.path().join("tmp"))
+            .env("TMPDIR", self.temp())
             .env("LC_ALL", "C.UTF-8")
             .env(MARK, &self.mark)
             // A deliberate mistake: `scripts/crash-mutants`.

@@ -151,8 +151,13 @@ impl Terminal {
         super::signal(i32::try_from(self.child.id()).unwrap(), which);
     }
 
-    /// Tells whether a text on the screen is bold, or has this colour of the sixteen.
-    pub(crate) fn is_styled(&self, text: &str, bold: bool, colour: Option<u8>) -> bool {
+    /// Waits until a text on the screen is bold or not, and has this colour of the sixteen: a frame arrives in pieces.
+    pub(crate) fn until_styled(&self, text: &str, bold: bool, colour: Option<u8>) {
+        let found = poll_until(&mut || self.is_styled(text, bold, colour));
+        assert!(found, "{text:?} is not styled as it should be; on the screen:\n{}", self.screen());
+    }
+
+    fn is_styled(&self, text: &str, bold: bool, colour: Option<u8>) -> bool {
         let parser = self.screen.lock().unwrap();
         let (_, columns) = parser.screen().size();
         let found = parser.screen().rows(0, columns.into()).enumerate().find_map(|(row, line)| {

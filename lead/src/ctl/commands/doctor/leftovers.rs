@@ -53,16 +53,19 @@ fn is_set_aside(found: &Found) -> bool {
 }
 
 /// Judges the temporary directories of this team's incarnations, as workers name them; that of a killed one stays until the
-/// next incarnation of the same name removes it.
+/// next incarnation of the same name removes it. What is older than the team directory is of another one, which had the
+/// same number on this file system.
 fn temporary_directories(seen: &Seen, check: &mut Check) {
     let Ok(stat) = rustix::fs::fstat(&*seen.dir) else { return };
     let begin = format!("teamd-{}-{:x}-{:x}-", nix::unistd::geteuid(), stat.st_dev, stat.st_ino);
+    let born = seen.dir.root().metadata().and_then(|it| it.created()).ok();
     let above = BTreeSet::from([PathBuf::from("/tmp"), std::env::temp_dir()]);
     for entry in above.iter().filter_map(|it| it.read_dir().ok()).flatten().filter_map(Result::ok) {
         let name = entry.file_name();
         let rest = name.to_str().and_then(|name| name.strip_prefix(&begin));
         let Some((member, _)) = rest.and_then(|rest| rest.rsplit_once('-')) else { continue };
-        if !seen.running().any(|it| it.name.as_str() == member) {
+        let is_older = || entry.metadata().and_then(|it| it.modified()).is_ok_and(|at| Some(at) < born);
+        if !seen.running().any(|it| it.name.as_str() == member) && !is_older() {
             let path = entry.path();
             let what = format!("the temporary directory {} is of no incarnation that runs", path.display());
             check.note(what, "a worker that was killed had made it", &format!("`rm -r {}`", path.display()));

@@ -16,7 +16,7 @@ mod worker;
 
 pub use command::{
     Command, Done, PlanVerdict, Refusal, RefusalCode, Reply, ShutdownOrder, SpawnOrder, StopOutcome,
-    Successor, TaggedCommand,
+    Successor, TaggedCommand, TaskOrder,
 };
 pub use greeting::{Greeting, Peer};
 pub use wire::{Connection, Credentials, Incoming, Listener, Outgoing, WireError, connect, pair};

@@ -12,6 +12,7 @@
 mod fold;
 pub mod reader;
 mod snapshot;
+mod tasks;
 mod tells;
 
 use schemars::JsonSchema;
@@ -27,7 +28,9 @@ use crate::name::Name;
 use crate::position::Position;
 use crate::process::Identity;
 use crate::request::Request;
+use crate::task::{Task, TaskEvent, TaskId};
 use crate::team_dir::TeamDir;
+use crate::work::Work;
 
 pub use fold::{FoldError, MemberState, Team};
 pub use snapshot::SNAPSHOT_LINES;
@@ -79,6 +82,8 @@ pub enum Record {
     Member(Box<MemberRecord>),
     /// Of a request.
     Request(Box<RequestRecord>),
+    /// Of a task.
+    Task(Box<TaskRecord>),
     /// Of everything, as it stands: it decides nothing.
     Snapshot(Box<Team>),
 }
@@ -95,6 +100,9 @@ pub struct TeamRecord {
     /// The lines of the lead's inbox that were no messages, in a line with the event `read`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rejected: Vec<RejectedLine>,
+    /// How work is checked from now on, in a line with the event `started`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub work: Option<Work>,
     /// What the lead is told, where an event says more than its name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
@@ -178,6 +186,9 @@ pub struct MemberRecord {
     /// The requests that expire with it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub expired: Vec<RequestId>,
+    /// The tasks that have no owner any more, because it ended for good.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub released: Vec<TaskId>,
     /// The inbox lines that follow from it.
     #[serde(default, skip_serializing_if = "Vec::is_empty", with = "tells")]
     #[schemars(with = "Vec<tells::Written>")]
@@ -247,6 +258,34 @@ pub enum RequestEvent {
     Rejected,
     /// It will not be answered.
     Expired,
+}
+
+/// A decision about a task.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TaskRecord {
+    /// What happened.
+    pub event: TaskEvent,
+    /// The task after it.
+    #[serde(flatten)]
+    pub task: Task,
+    /// Who wanted it: `user`, the name of a member, or `teamd`.
+    pub by: String,
+    /// What its owner is told, where an event says more than its name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content: Option<String>,
+    /// The id of the command that made it, which joins it when it is said again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command_id: Option<RequestId>,
+    /// The requests that expire with it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub expired: Vec<RequestId>,
+    /// The inbox lines that follow from it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", with = "tells")]
+    #[schemars(with = "Vec<tells::Written>")]
+    pub tell: Vec<Notice>,
+    /// The line that made this true already.
+    #[serde(rename = "because", default, skip_serializing_if = "Option::is_none")]
+    pub derived_from: Option<u64>,
 }
 
 /// An inbox line that follows from a decision.

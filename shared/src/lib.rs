@@ -9,11 +9,13 @@ compile_error!("teamd runs on Linux only, for now: it needs pidfds, namespaces, 
 
 pub mod amount;
 pub mod cgroup;
+pub mod check;
 pub mod clock;
 pub mod config;
 pub mod control;
 pub mod delivery;
 pub mod environment;
+pub mod fingerprint;
 pub mod fs;
 #[cfg(test)]
 mod hostile;
@@ -38,6 +40,7 @@ pub mod schema;
 pub mod settings;
 pub mod state;
 pub mod suggest;
+pub mod task;
 pub mod team_dir;
 pub mod team_file;
 pub mod terms;
@@ -45,3 +48,4 @@ pub mod transcript;
 pub mod trust;
 pub mod visible;
 pub mod watch;
+pub mod work;

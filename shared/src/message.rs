@@ -130,6 +130,13 @@ pub enum Body {
         /// Messages that it had not read.
         unread: u64,
     },
+    /// The daemon has given a teammate a task. `content` says what is to be done.
+    TaskAssignment {
+        /// The task; none in a message of another writer that does not say it.
+        task_id: Option<u32>,
+        /// What is to be done, in one line.
+        subject: String,
+    },
     /// A type that this version does not know: delivered as text.
     #[serde(untagged)]
     Unknown {
@@ -213,6 +220,7 @@ impl Body {
             Self::PlanApprovalResponse { .. } => "plan_approval_response",
             Self::IdleNotification { .. } => "idle_notification",
             Self::TeammateTerminated { .. } => "teammate_terminated",
+            Self::TaskAssignment { .. } => "task_assignment",
             Self::Unknown { kind } => kind,
         }
     }
@@ -225,6 +233,7 @@ impl Body {
             Self::PlanApprovalResponse { feedback, .. } => feedback.clone(),
             Self::IdleNotification { summary, .. } => summary.clone(),
             Self::TeammateTerminated { name, .. } => format!("{name} has ended"),
+            Self::TaskAssignment { subject, .. } => subject.clone(),
             Self::Message | Self::Broadcast | Self::PlanRequest | Self::Unknown { .. } => String::new(),
         }
     }

@@ -12,6 +12,7 @@ use crate::amount::{amount, parse_count, parse_duration, parse_period, parse_wat
 use crate::cgroup;
 use crate::inbox::Durability;
 use crate::terms::{RestartLimit, set};
+use crate::work::Work;
 
 /// Looks a variable up, in the environment of a process or in one that came with a command.
 pub type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
@@ -48,6 +49,8 @@ pub struct Settings {
     pub cgroup: cgroup::Use,
     /// `TEAM_AUTO_START`: whether `teamctl spawn` and `teamctl chat` start the daemon if none runs (default true).
     pub auto_start: bool,
+    /// `TEAM_WORK`: how work is checked, as JSON; in `team.toml` the table `[work]`.
+    pub work: Work,
     /// `TEAM_NOTIFY`: how a chat tells the person at its terminal that an answer is needed: `bell` (default), `osc9` or `off`.
     pub notify: Notify,
 }
@@ -120,6 +123,7 @@ impl Default for Settings {
             watchdog: Some(Duration::from_secs(60)),
             cgroup: cgroup::Use::default(),
             auto_start: true,
+            work: Work::default(),
             notify: Notify::default(),
         }
     }
@@ -128,7 +132,7 @@ impl Default for Settings {
 impl Settings {
     /// Names of the keys in `team.toml`, separated by blanks.
     pub const KEYS: &str = "durability grace poll decide_within shutdown_timeout restart_max restart_period watchdog cgroup auto_start \
-                            notify";
+                            notify work";
 
     /// Reads the settings of a process that was started with what `team.toml` says in its environment.
     ///
@@ -161,6 +165,8 @@ impl Settings {
         set(&mut self.watchdog, variable(lookup, "TEAM_WATCHDOG", parse_watchdog)?);
         set(&mut self.cgroup, variable(lookup, "TEAM_CGROUP", cgroup)?);
         set(&mut self.auto_start, variable(lookup, "TEAM_AUTO_START", auto_start)?);
+        let work = |text: &str| serde_json::from_str(text).map_err(|_| "the table [work] as JSON");
+        set(&mut self.work, variable(lookup, "TEAM_WORK", work)?);
         let notify = |text: &str| Notify::from_str(text, false).map_err(|_| "bell, osc9 or off");
         set(&mut self.notify, variable(lookup, "TEAM_NOTIFY", notify)?);
         Ok(self)
@@ -177,7 +183,7 @@ impl Settings {
         self.all_variables().into_iter().filter(|variable| !default.contains(variable)).collect()
     }
 
-    fn all_variables(&self) -> [(&'static str, String); 7] {
+    fn all_variables(&self) -> [(&'static str, String); 8] {
         let time = |time: Duration| format!("{}s", time.as_secs_f64());
         [
             ("TEAM_DURABILITY", format!("{:?}", self.durability).to_lowercase()),
@@ -187,6 +193,7 @@ impl Settings {
             ("TEAM_RESTART_PERIOD", time(self.restart_period)),
             ("TEAM_WATCHDOG", self.watchdog.map_or_else(|| "off".to_owned(), time)),
             ("TEAM_CGROUP", self.cgroup.as_str().to_owned()),
+            ("TEAM_WORK", serde_json::to_string(&self.work).unwrap_or_default()),
         ]
     }
 }

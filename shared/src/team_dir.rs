@@ -32,7 +32,7 @@ pub const DIR_MODE: u32 = 0o700;
 pub const FILE_MODE: u32 = 0o600;
 
 /// The folders of a team directory.
-pub const FOLDERS: [&str; 5] = ["inbox", "transcript", "archive", "log", "run"];
+pub const FOLDERS: [&str; 6] = ["inbox", "transcript", "archive", "log", "run", "tasks"];
 
 /// Those of them where the files of a teammate lie ([`TeamPath::of_member`]).
 pub const MEMBER_FOLDERS: [&str; 3] = ["inbox", "transcript", "log"];

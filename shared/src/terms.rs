@@ -36,6 +36,9 @@ pub struct Terms {
     pub restart: Restart,
     /// What its role says to its model, beside its own prompt.
     pub instructions: Option<String>,
+    /// Whether it is given the next task while it is idle.
+    #[serde(default)]
+    pub auto: bool,
     /// How its commands are confined.
     #[serde(default)]
     pub sandbox: Sandbox,
@@ -62,6 +65,7 @@ impl Terms {
         set(&mut self.plan, patch.plan);
         set(&mut self.approve_by, patch.approve_by);
         set(&mut self.restart, patch.restart);
+        set(&mut self.auto, patch.auto);
         self.instructions = patch.instructions.clone().or(self.instructions);
         set(&mut self.sandbox.mode, patch.sandbox.mode);
         set(&mut self.sandbox.no_network, patch.sandbox.network.map(|network| !network));

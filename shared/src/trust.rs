@@ -114,7 +114,7 @@ fn name(path: &Path) -> String {
     format!("{}.json", name_of(path))
 }
 
-/// Returns the keys that widen. A key that runs a command, once there is one, belongs here too.
+/// Returns the keys that widen, or run a command.
 fn widening(file: &TeamFile) -> BTreeSet<String> {
     let mut keys = BTreeSet::new();
     let top = [&file.team];
@@ -127,6 +127,12 @@ fn widening(file: &TeamFile) -> BTreeSet<String> {
     }
     for (name, member) in &file.members {
         add_table(&mut keys, &format!("members.{name}."), (member, &above_members), &file.path);
+    }
+    // What decides whether work is done is not for a teammate to choose.
+    let work = &file.settings.work;
+    keys.extend(work.check.iter().map(|command| format!("work.check = {command:?}")));
+    if work.check_network {
+        keys.insert("work.check_network = true".to_owned());
     }
     // It decides which servers are believed to be a model's service, and what such a server says, a model says.
     if let Some(ca) = file.service.ca.as_deref().filter(|ca| !is_built_in(ca)) {

@@ -20,6 +20,8 @@ pub(crate) struct Args {
 pub(crate) enum Command {
     /// Run one incarnation of a teammate; teamd runs this, with its connection as standard input
     Run(RunArgs),
+    /// Run the check of a task; teamd runs this, with its order on standard input
+    Check(CheckArgs),
     /// Find out how commands can be confined here, and print it as JSON
     #[command(hide = true)]
     Probe(ProbeArgs),
@@ -43,6 +45,25 @@ pub(crate) struct RunArgs {
     /// The cgroup that the daemon has made for it: the worker enters it before its first command
     #[arg(long, value_name = "DIR")]
     pub(crate) cgroup: Option<PathBuf>,
+    /// The means to confine its commands
+    #[command(flatten)]
+    pub(crate) confinement: ConfinementArgs,
+}
+
+/// Where a check runs, and by which means.
+#[derive(Debug, clap::Args)]
+pub(crate) struct CheckArgs {
+    /// The team directory
+    #[arg(long, value_name = "DIR")]
+    pub(crate) team_dir: PathBuf,
+    /// The means to confine its commands
+    #[command(flatten)]
+    pub(crate) confinement: ConfinementArgs,
+}
+
+/// The means to confine commands.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ConfinementArgs {
     /// A program of the team, as the daemon was started: no command replaces it
     #[arg(long = "program", value_name = "FILE")]
     pub(crate) programs: Vec<PathBuf>,

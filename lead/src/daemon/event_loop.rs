@@ -23,6 +23,7 @@ use super::io::lead_inbox::LeadInbox;
 use super::io::owned::Owned;
 use super::io::reaper::{Beginning, ExitContext, Reaper};
 use super::io::signals::Signals;
+use super::io::workers::Reaped;
 use super::io::socket::Socket;
 
 /// Everything that the daemon owns.
@@ -62,7 +63,7 @@ impl EventLoop {
             let mut events = Vec::new();
             tokio::select! {
                 Some(input) = sources.inputs.recv() => events.extend(self.intake(input)),
-                Some(number) = sources.exited.recv() => self.process_exited(number),
+                Some(number) = sources.exited.recv() => events.extend(self.process_exited(number)),
                 Some(event) = sources.empty.recv() => events.extend(self.incarnation_ended(event)),
                 () = changed(sources.inboxes.as_ref()) => {}
                 () = changed(sources.names.as_ref()) => events.extend(self.look_after_files(sources)),
@@ -72,6 +73,7 @@ impl EventLoop {
                 _ = tick.tick() => events.extend(self.tick(sources)),
             }
             self.gather(sources, &mut events);
+            events.append(&mut self.owned.unstarted);
             self.handle(events);
             if self.dispatcher.has_answers() {
                 // What was said to the workers goes out first.
@@ -136,9 +138,14 @@ impl EventLoop {
     }
 
     /// Takes in that a process has ended.
-    fn process_exited(&mut self, number: u64) {
-        if let Some((incarnation, how)) = self.owned.supervisor.reap(number) {
-            self.wait_until_empty(incarnation, how);
+    fn process_exited(&mut self, number: u64) -> Vec<Event> {
+        match self.owned.supervisor.reap(number) {
+            Some(Reaped::Worker(incarnation, how)) => {
+                self.wait_until_empty(incarnation, how);
+                Vec::new()
+            }
+            Some(Reaped::Check(how)) => self.owned.checks.ended(how, &mut self.owned.supervisor),
+            None => Vec::new(),
         }
     }
 

@@ -1,5 +1,6 @@
 //! The daemon from its start to its end, readable from top to bottom.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
@@ -13,6 +14,7 @@ use teamd_shared::process::{Identity, adopt_orphans, deny_tracing};
 use teamd_shared::settings::Settings;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 use teamd_shared::watch::Watch;
+use teamd_shared::work::Work;
 use tokio::sync::mpsc;
 
 use super::confinement::Confinement;
@@ -22,6 +24,7 @@ use super::core::live::Rules;
 use super::event_loop::{EventLoop, Sources};
 use super::hand_over::{HandOver, become_successor};
 use super::io::cgroup::Cgroups;
+use super::io::checks::Checks;
 use super::io::connections::{Connections, ROOM};
 use super::io::effects::Effects;
 use super::io::journal::{Journal, refuse_linked_copy};
@@ -106,7 +109,7 @@ fn begin(
     let names = Watch::names(dir.root())
         .inspect_err(|error| tracing::info!("{error}: what is deleted there is found on the slow timer"))
         .ok();
-    let Settings { grace, watchdog, .. } = settings;
+    let (grace, watchdog) = (settings.grace, settings.watchdog);
     let rules = Rules { grace, restart: settings.restart(), watchdog, snapshot_lines: SNAPSHOT_LINES };
     let owned = Owned {
         dir: Arc::clone(&dir),
@@ -115,6 +118,9 @@ fn begin(
         roster: RosterFile::new(confinement),
         supervisor,
         connections: Connections::default(),
+        checks: Checks::default(),
+        unstarted: Vec::new(),
+        unwritten: BTreeSet::new(),
         inputs: inputs_sender.clone(),
         began: Instant::now(),
     };
@@ -128,7 +134,7 @@ fn begin(
     };
     // All lasting threads exist by now, and hold signals back. The workers that begin now must not inherit that.
     signals::hear();
-    take_over(&mut daemon, before.as_ref())?;
+    take_over(&mut daemon, before.as_ref(), settings.work)?;
     let socket = Socket::listen(&dir, inputs_sender)?;
     let (version, path, pid) = (env!("CARGO_PKG_VERSION"), dir.root().display(), std::process::id());
     tracing::info!("teamd {version} runs for {path} (pid {pid})");
@@ -167,7 +173,7 @@ async fn end(daemon: EventLoop, sources: Sources, dir: &TeamDir) -> Result<Optio
 }
 
 /// Adopts the live workers, records the start, and does again what the last daemon left undone.
-fn take_over(daemon: &mut EventLoop, before: Option<&Roster>) -> Result<(), CommandError> {
+fn take_over(daemon: &mut EventLoop, before: Option<&Roster>, work: Work) -> Result<(), CommandError> {
     let process =
         Identity::of_self().map_err(|e| CommandError::refused("cannot read its own identity", &e))?;
     let workspace = daemon.owned.dir.workspace();
@@ -177,7 +183,10 @@ fn take_over(daemon: &mut EventLoop, before: Option<&Roster>) -> Result<(), Comm
         _ => daemon.dispatcher.team.team_name.clone(),
     };
     let this = Daemon { process, started_at: clock::wall(), directory: daemon.owned.dir.id().ok() };
-    let record = TeamRecord::of(TeamEvent::Started, team_name, Some(this));
+    let started = TeamRecord::of(TeamEvent::Started, team_name, Some(this));
+    // What is as in the state before is not said again.
+    let work = Some(work).filter(|work| *work != daemon.dispatcher.team.work);
+    let record = TeamRecord { work, ..started };
     let mut events = reconcile(daemon).map_err(|(name, error)| {
         CommandError::new(ExitCode::Failed, format!("cannot see whether {name} is alive: {error}"))
             .hint("its worker goes on; free what is short, and `teamd start` again")

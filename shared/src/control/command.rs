@@ -9,6 +9,7 @@ use crate::id::RequestId;
 use crate::member::{Exit, MemberStatus, TermsPatch};
 use crate::name::Name;
 use crate::process::Identity;
+use crate::task::{Task, TaskFields, TaskId};
 
 /// A command, with a number that its reply carries.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -91,6 +92,8 @@ pub enum Command {
         /// What is set here, as far as it counts.
         environment: Environment,
     },
+    /// Do something with tasks. Answered with [`Done::Tasks`]: as they are after it.
+    Task(TaskOrder),
     /// Hand over to another program, which becomes the daemon in the place of this one; no worker is stopped. Answered with
     /// [`Done::HandingOver`] when that happens.
     HandOver(Box<Successor>),
@@ -148,6 +151,36 @@ pub struct ShutdownOrder {
     pub force_after: Option<f64>,
     /// Whether it is answered only when the teammate has ended or rejected; else with [`Done::Asked`] once it is recorded.
     pub wait: bool,
+}
+
+/// What is to be done with tasks.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum TaskOrder {
+    /// Say which there are: those that are not finished, or this one.
+    List(Option<TaskId>),
+    /// Make tasks.
+    Add {
+        /// Chosen by the client. Who says the command again under the same id joins it.
+        id: RequestId,
+        /// What is to be done, at least one.
+        tasks: Vec<TaskFields>,
+        /// Whether `blocked_by` counts within these tasks, from 1.
+        within: bool,
+    },
+    /// Claim one for the teammate that asks; none: the next one.
+    Claim(Option<TaskId>),
+    /// Say that the work is done. The checks decide.
+    Submit(TaskId, String),
+    /// Give it back.
+    Release(TaskId),
+    /// Keep it for a teammate.
+    Assign(TaskId, Name),
+    /// Do without it.
+    Cancel(TaskId),
+    /// Change what is said of it.
+    Edit(TaskId, Box<TaskFields>),
+    /// Try it once more, after it has failed or was cancelled.
+    Retry(TaskId),
 }
 
 /// What was done.
@@ -219,6 +252,8 @@ pub enum Done {
         /// The names.
         differing: Vec<String>,
     },
+    /// These tasks are so now.
+    Tasks(#[serde(with = "crate::json::as_text")] Vec<Task>),
     /// The awaited plan has this status.
     Judged(PlanVerdict),
     /// The daemon becomes the other program now, and answers nothing more.

@@ -7,14 +7,17 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{
-    Daemon, Line, MemberEvent, MemberRecord, Notice, Record, RequestEvent, RequestRecord, TeamEvent,
-    TeamRecord, VERSION,
+    Daemon, Line, MemberEvent, MemberRecord, Notice, Record, RequestEvent, RequestRecord, TaskRecord,
+    TeamEvent, TeamRecord, VERSION,
 };
 use crate::id::RequestId;
 use crate::member::{Gate, Member};
 use crate::name::Name;
 use crate::position::Position;
+use crate::message::TEAMD;
 use crate::request::{Kind, Request, Status, Trigger};
+use crate::task::{Task, TaskEvent, TaskId};
+use crate::work::Work;
 
 /// The state of a team. [`Team::apply`] is the only thing that changes it, in a running daemon as in a fold. A snapshot holds
 /// all of it but what its line says itself (`seq`, `done`).
@@ -34,6 +37,9 @@ pub struct Team {
     /// Whether it is about to end.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stopping: bool,
+    /// How work is checked.
+    #[serde(default, skip_serializing_if = "Work::is_empty")]
+    pub work: Work,
     /// How far the daemon has read the lead's inbox.
     #[serde(rename = "lead_inbox")]
     pub lead: Position,
@@ -53,6 +59,16 @@ pub struct Team {
     #[serde(serialize_with = "values", deserialize_with = "requests")]
     #[schemars(with = "Vec<Request>")]
     pub requests: BTreeMap<RequestId, Request>,
+    /// The tasks that decisions can rest on: all that are not completed, and those that were completed since the last snapshot.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty", serialize_with = "values", deserialize_with = "tasks")]
+    #[schemars(with = "Vec<Task>")]
+    pub tasks: BTreeMap<TaskId, Task>,
+    /// The last number that a task was given.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub last_task: TaskId,
+    /// The last command that made tasks, and the first of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_added: Option<(RequestId, TaskId)>,
     /// The highest `done` of a line.
     #[serde(skip)]
     pub done: u64,
@@ -122,10 +138,21 @@ fn requests<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<Reque
     Ok(requests.map(|request| (request.request_id.clone(), request)).collect())
 }
 
+fn tasks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<TaskId, Task>, D::Error> {
+    let tasks = Vec::<Task>::deserialize(deserializer)?.into_iter();
+    Ok(tasks.map(|task| (task.id, task)).collect())
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(number: &TaskId) -> bool {
+    *number == 0
+}
+
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum PendingDerived {
     Expired(RequestId),
     Gate(Name),
+    Released(TaskId),
 }
 
 /// A line that does not continue the journal.
@@ -163,6 +190,9 @@ impl Team {
             Record::Team(record) => {
                 self.team_name.clone_from(&record.team_name);
                 self.daemon.clone_from(&record.daemon);
+                if let Some(work) = &record.work {
+                    self.work.clone_from(work);
+                }
                 self.stopping = match record.event {
                     TeamEvent::Stopping => true,
                     TeamEvent::Read | TeamEvent::Restored => self.stopping,
@@ -171,6 +201,7 @@ impl Team {
             }
             Record::Member(record) => self.apply_member(line, record),
             Record::Request(record) => self.apply_request(line, record),
+            Record::Task(record) => self.apply_task(line, record),
             // What the snapshot does not hold is forgotten, in a live daemon as in a fold.
             Record::Snapshot(snapshot) => {
                 let (seq, done) = (self.seq, self.done);
@@ -208,6 +239,9 @@ impl Team {
         }
         for id in &record.expired {
             self.expire(line, id, "the member ended or was spawned afresh");
+        }
+        for id in &record.released {
+            self.release_task(*id, line);
         }
         let terms = &record.member.terms;
         for path in std::iter::once(&terms.workspace).chain(&terms.sandbox.writable) {
@@ -264,7 +298,7 @@ impl Team {
         self.requests.insert(request.request_id.clone(), request);
     }
 
-    fn expire(&mut self, line: &Line, id: &RequestId, reason: &str) {
+    pub(super) fn expire(&mut self, line: &Line, id: &RequestId, reason: &str) {
         let Some(request) = self.requests.get_mut(id) else { return };
         let Ok(next) = request.after(Trigger::Withdrawn, line.at, reason) else { return };
         if next.status == request.status {
@@ -292,6 +326,11 @@ impl Team {
                     derived_from: Some(seq),
                     ..RequestRecord::of(event, request)
                 })))
+            }
+            PendingDerived::Released(id) => {
+                let task = self.tasks.get(id)?.clone();
+                let record = TaskRecord::of(TaskEvent::Released, task, TEAMD);
+                Some(Record::Task(Box::new(TaskRecord { derived_from: Some(seq), ..record })))
             }
             PendingDerived::Gate(name) => {
                 let member = self.members.get(name)?.record.clone();
@@ -375,6 +414,7 @@ impl Record {
             Self::Team(record) => &record.tell,
             Self::Member(record) => &record.tell,
             Self::Request(record) => &record.tell,
+            Self::Task(record) => &record.tell,
             Self::Snapshot(_) => &[],
         }
     }
@@ -383,7 +423,7 @@ impl Record {
 impl TeamRecord {
     /// Makes the record of an event that entails nothing else.
     pub fn of(event: TeamEvent, team_name: String, daemon: Option<Daemon>) -> Self {
-        Self { event, team_name, daemon, rejected: Vec::new(), content: None, tell: Vec::new() }
+        Self { event, team_name, daemon, rejected: Vec::new(), work: None, content: None, tell: Vec::new() }
     }
 }
 
@@ -399,6 +439,7 @@ impl MemberRecord {
             agent: false,
             ended_incarnation: None,
             expired: Vec::new(),
+            released: Vec::new(),
             tell: Vec::new(),
             derived_from: None,
         }

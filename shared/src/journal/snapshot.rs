@@ -19,6 +19,7 @@ use rustix::fs::OFlags;
 use super::{Record, Team};
 use crate::id::RequestId;
 use crate::request::Request;
+use crate::task::TaskStatus;
 use crate::team_dir::{DirError, TeamDir, TeamPath};
 
 /// How many lines stand between two snapshots at least, in a daemon.
@@ -43,7 +44,7 @@ const MARK: &[u8] = br#""record":"snapshot""#;
 impl Team {
     /// Tells whether a snapshot is worth its line: `at_least` lines stand behind the last one, and more if it would be large.
     pub fn snapshot_is_due(&self, at_least: u64) -> bool {
-        let records = (self.members.len() + self.requests.len().min(ENDED_REQUESTS)) as u64;
+        let records = (self.members.len() + self.requests.len().min(ENDED_REQUESTS) + self.tasks.len()) as u64;
         let lines = self.seq - self.snapshot_seq;
         lines >= at_least.max(records * LINES_PER_RECORD)
     }
@@ -54,18 +55,18 @@ impl Team {
             return None;
         }
         // The line says these itself.
-        let own = Self { seq: 0, snapshot_seq: 0, done: 0, ..self.without_old_requests() };
+        let own = Self { seq: 0, snapshot_seq: 0, done: 0, ..self.without_what_is_old() };
         Some(Record::Snapshot(Box::new(own)))
     }
 
     /// Tells whether a snapshot holds the members and requests of this state, as they stand.
     pub fn is_snapshot(&self, snapshot: &Self) -> bool {
-        let own = self.without_old_requests();
-        (&own.members, &own.requests) == (&snapshot.members, &snapshot.requests)
+        let own = self.without_what_is_old();
+        (&own.members, &own.requests, &own.tasks) == (&snapshot.members, &snapshot.requests, &snapshot.tasks)
     }
 
-    /// Leaves out the requests that ended long ago, unless they are the last ones of a member.
-    fn without_old_requests(&self) -> Self {
+    /// Leaves out the requests that ended long ago, unless they are the last ones of a member, and the completed tasks.
+    fn without_what_is_old(&self) -> Self {
         let last: BTreeSet<&RequestId> =
             self.members.values().flat_map(|member| member.last_requests.values()).collect();
         let may_go = |request: &&Request| !request.is_pending() && !last.contains(&request.request_id);
@@ -73,6 +74,7 @@ impl Team {
         let resolved_at = |request: &Request| request.resolved_at.unwrap_or_default();
         ended.sort_by(|a, b| resolved_at(b).total_cmp(&resolved_at(a)));
         let mut kept = self.clone();
+        kept.tasks.retain(|_, task| task.status != TaskStatus::Completed);
         for request in ended.into_iter().skip(ENDED_REQUESTS) {
             kept.requests.remove(&request.request_id);
         }

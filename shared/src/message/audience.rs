@@ -38,7 +38,11 @@ impl Message {
 
     fn relevance_to_teammate(&self) -> Relevance {
         match &self.body {
-            Body::Message | Body::Broadcast | Body::PlanRequest | Body::Unknown { .. } => Relevance::Work,
+            Body::Message
+            | Body::Broadcast
+            | Body::PlanRequest
+            | Body::TaskAssignment { .. }
+            | Body::Unknown { .. } => Relevance::Work,
             Body::IdleNotification { .. }
             | Body::ShutdownRequest { .. }
             | Body::ShutdownResponse { .. }
@@ -72,6 +76,7 @@ impl Message {
             Body::ShutdownResponse { approve: true, .. }
             | Body::ShutdownRequest { .. }
             | Body::PlanRequest
+            | Body::TaskAssignment { .. }
             | Body::PlanApprovalResponse { .. } => Relevance::None,
         }
     }

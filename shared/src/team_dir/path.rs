@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use crate::name::Name;
+use crate::task::TaskId;
 
 /// What the older one of two logs is called, behind the name of the log.
 pub(crate) const OLDER_LOG: &str = ".1";
@@ -104,10 +105,25 @@ impl TeamPath {
         Self::at("run", "chat".to_owned())
     }
 
+    /// `run/checks`: a check that works in place, and each of its commands, holds a `flock` on it: one runs at a time.
+    pub fn checks() -> Self {
+        Self::at("run", "checks".to_owned())
+    }
+
     /// `run/overload-SERVICE`: until when (seconds since the boot) the team leaves a service alone that is overloaded. A
     /// service is a provider at one address with one key (`anthropic-1a2b3c4d`).
     pub fn overload(service: &str) -> Self {
         Self::at("run", format!("overload-{service}"))
+    }
+
+    /// `tasks/ID.json`: a task as it stands. Written by the daemon alone, by rename.
+    pub fn task(id: TaskId) -> Self {
+        Self::at("tasks", format!("{id}.json"))
+    }
+
+    /// `log/task-ID.log`: the output of the check of a task. Written by the check alone.
+    pub fn check_log(id: TaskId) -> Self {
+        Self::at("log", format!("task-{id}.log"))
     }
 
     /// `archive/FILE`.

@@ -40,6 +40,9 @@ pub struct TermsPatch {
     /// When it is started again after its worker ended [default: on-failure]
     #[arg(long, value_name = "POLICY")]
     pub restart: Option<Restart>,
+    /// While it is idle, give it the next task
+    #[arg(long, num_args = 0, default_missing_value = "true")]
+    pub auto: Option<bool>,
     /// How many model calls one piece of its work may take [default: 50]
     #[arg(long, value_name = "N", value_parser = parse_count)]
     #[serde(deserialize_with = "count")]
@@ -118,6 +121,7 @@ impl TermsPatch {
     pub fn merge(self, below: Self) -> Self {
         Self {
             role: self.role.or(below.role),
+            auto: self.auto.or(below.auto),
             prompt: self.prompt.or(below.prompt),
             model: self.model.or(below.model),
             workspace: self.workspace.or(below.workspace),

@@ -27,7 +27,7 @@ use crate::agent::transcript::Transcript;
 use crate::args::RunArgs;
 use crate::cgroup::OwnCgroup;
 use crate::model::{Access, Model};
-use crate::tools::{Confinement, Toolbox, ToolboxConfig};
+use crate::tools::{Toolbox, ToolboxConfig};
 
 /// Runs one incarnation; 0 if it ended by its own doing, 1 if it could not begin or go on.
 pub(crate) fn run(args: &RunArgs) -> ExitCode {
@@ -108,17 +108,14 @@ fn make_toolbox(
         workspace: terms.workspace.clone().into(),
         team_dir: Arc::clone(dir),
         name: args.name.clone(),
+        temp_name: args.name.to_string(),
         liveness_lock: transcript.liveness_lock()?,
         environment: environment.clone(),
         territory: territory.iter().map(PathBuf::from).collect(),
         sandbox: terms.sandbox.clone(),
         bounds: terms.bounds,
         cgroup: args.cgroup.clone().map(OwnCgroup::begin),
-        confinement: Confinement {
-            layers: args.sandbox_layers,
-            weak: args.allow_weak_sandbox,
-            programs: args.programs.clone(),
-        },
+        confinement: (&args.confinement).into(),
     })
 }
 

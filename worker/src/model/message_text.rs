@@ -31,6 +31,13 @@ pub(crate) fn show(message: &Message, reader: &Name) -> Option<String> {
             );
             tagged("plan_request", &[("from", from)], &order)
         }
+        Body::TaskAssignment { task_id, .. } => {
+            let id = task_id.map(|id| id.to_string()).unwrap_or_default();
+            let order = format!(
+                "{content}\nIt is yours. Submit it with task_update (status completed) when it is done: its check decides."
+            );
+            tagged("task_assignment", &[("from", from), ("task_id", &id)], &order)
+        }
         Body::IdleNotification { idle_reason, summary } if for_the_lead => {
             let reason = idle_reason.as_str();
             tagged("idle_notification", &[("from", from), ("reason", reason)], summary)

@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 
 use serde_json::{Value, json};
 use teamd_shared::id::RequestId;
-use teamd_shared::message::{Body, IdleReason, LEAD, Message, USER};
+use teamd_shared::message::{Body, IdleReason, LEAD, Message, TEAMD, USER};
 use teamd_shared::transcript::{Block, Event, Usage};
 
 use super::ModelError;
@@ -58,6 +58,7 @@ impl Script {
                     if let Some(order) = order_of(message) {
                         self.queue_lines(&order);
                     }
+                    self.queue_task(message);
                 }
             }
             Event::Asked { request_id, .. } => self.asked = Some(request_id.clone()),
@@ -107,6 +108,17 @@ impl Script {
             return self.texts.join("\n");
         }
         self.last_result.clone().filter(|text| !text.trim().is_empty()).unwrap_or_else(|| "done".to_owned())
+    }
+
+    /// Queues the lines of a task that begin with `/`, and its submission.
+    fn queue_task(&mut self, message: &Value) {
+        let Ok(message) = Message::from_json(message.clone()) else { return };
+        let Body::TaskAssignment { task_id: Some(id), .. } = message.body else { return };
+        if message.from == TEAMD {
+            let calls: Vec<&str> = message.content.lines().filter(|line| line.starts_with('/')).collect();
+            self.queue_lines(&calls.join("\n"));
+            self.queue_lines(&format!("/task_update {id} completed done"));
+        }
     }
 
     fn queue_lines(&mut self, text: &str) {

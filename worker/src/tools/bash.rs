@@ -135,6 +135,11 @@ impl Foreground {
 
     /// Waits for the end of the command. May be dropped and called again, until it has returned.
     pub(super) async fn finish(&mut self) -> Outcome {
+        let report = self.report().await;
+        self.outcome(&report)
+    }
+
+    async fn report(&mut self) -> Report {
         let report = loop {
             tokio::select! {
                 read = self.pipe.read(&mut self.piece), if self.open => match read {
@@ -150,7 +155,15 @@ impl Foreground {
             }
         };
         self.read_the_rest();
-        self.outcome(&report)
+        report
+    }
+
+    /// Waits for the end of the command. Returns its report, what it has printed, and what is to be said of a bad end.
+    pub(crate) async fn finish_check(&mut self) -> (Option<i32>, String, Option<String>) {
+        let report = self.report().await;
+        let text = std::mem::take(&mut self.output).into_text();
+        let failure = self.failure(&report, &text);
+        (report.code.filter(|_| report.cause == ExitCause::Exited), text, failure)
     }
 
     /// Ends the command and all that it started; returns when that is gone.

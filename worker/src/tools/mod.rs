@@ -22,6 +22,7 @@ mod shutdown_response;
 mod sleep;
 pub(crate) mod spawn_teammate;
 mod table;
+mod tasks;
 pub(crate) mod team;
 mod toolbox;
 mod workspace;
@@ -43,8 +44,9 @@ use shutdown_request::ShutdownRequest;
 use shutdown_response::ShutdownResponse;
 use sleep::Sleep;
 use spawn_teammate::SpawnTeammate;
+use tasks::TaskAction;
 pub(crate) use table::{AfterCrash, Caller};
-pub(crate) use toolbox::{Confinement, Toolbox, ToolboxConfig};
+pub(crate) use toolbox::{Toolbox, ToolboxConfig};
 pub(crate) use workspace::{Guide, Rest};
 use write_file::WriteFile;
 
@@ -104,6 +106,8 @@ pub(crate) enum TeamAction {
     RequestPlan(RequestPlan),
     /// Answers a plan, or says what the lead agent would answer.
     AnswerPlan(AnswerPlan),
+    /// Does something with tasks.
+    Task(TaskAction),
 }
 
 impl From<LocalAction> for Action {

@@ -29,6 +29,7 @@ impl<T: Tools> Session<T> {
             TeamAction::Spawn(spawn) => self.spawn(&spawn).await,
             TeamAction::RequestShutdown(input) => self.request_shutdown(input).await,
             TeamAction::RequestPlan(input) => self.request_plan(input).await,
+            TeamAction::Task(action) => self.do_task(action).await,
             TeamAction::AnswerPlan(input) => self.answer_plan(input).await,
         }
         .into()

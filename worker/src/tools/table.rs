@@ -18,6 +18,7 @@ use super::list_teammates::ListTeammates;
 use super::read_inbox::ReadInbox;
 use super::request_status::RequestStatus;
 use super::send_message::{LeadMessage, SendMessage};
+use super::tasks::{ClaimTask, TaskCreate, TaskGet, TaskList, TaskUpdate};
 use super::{Action, Call, LocalAction, TeamAction, input};
 use crate::model::prompt;
 
@@ -68,7 +69,7 @@ fn tool<T: DeserializeOwned + JsonSchema + 'static, A: Into<Action> + 'static>(
 }
 
 /// All tools, in the order in which a model is told of them.
-static TABLE: LazyLock<[Tool; 17]> = LazyLock::new(|| {
+static TABLE: LazyLock<[Tool; 22]> = LazyLock::new(|| {
     use AfterCrash::{Interrupted, RunAgain, RunAgainWithIds};
     let to_one = |LeadMessage { to, content }| TeamAction::SendMessage(SendMessage { to, content });
     let to_all = |Broadcast { content }| TeamAction::SendMessage(SendMessage { to: ALL.to_owned(), content });
@@ -90,6 +91,11 @@ static TABLE: LazyLock<[Tool; 17]> = LazyLock::new(|| {
         tool("broadcast", "", LEAD_AGENT, RunAgainWithIds, to_all),
         tool("shutdown_request", "teammate", LEAD_AGENT, Interrupted, TeamAction::RequestShutdown),
         tool("request_plan", "teammate", LEAD_AGENT, Interrupted, TeamAction::RequestPlan),
+        tool("claim_task", "task_id", TEAMMATES, RunAgain, ClaimTask::action),
+        tool("task_update", "task_id", ALL_MEMBERS, RunAgain, TaskUpdate::action),
+        tool("task_list", "", ALL_MEMBERS, RunAgain, TaskList::action),
+        tool("task_get", "task_id", ALL_MEMBERS, RunAgain, TaskGet::action),
+        tool("task_create", "subject", ALL_MEMBERS, Interrupted, TaskCreate::action),
         tool("sleep", "seconds", HIDDEN, Interrupted, LocalAction::Sleep),
     ]
 });

@@ -16,6 +16,7 @@ use tokio::time::{Duration, Instant, sleep_until};
 use super::bash::{Background, Bash, Foreground, cannot_start, sweep_orphans};
 use super::workspace::{Guide, Workspace};
 use super::{EditFile, LocalAction, Outcome, Runs, Sleep, Tools, WriteFile};
+use crate::args::ConfinementArgs;
 use crate::cgroup::OwnCgroup;
 use crate::sandbox::{self, Origin, Places, TempDir};
 
@@ -31,6 +32,8 @@ pub(crate) struct ToolboxConfig {
     pub(crate) team_dir: Arc<TeamDir>,
     /// The member.
     pub(crate) name: Name,
+    /// What the name of the temporary directory has of it: no two programs of a team that run at once have the same.
+    pub(crate) temp_name: String,
     /// The transcript, as the worker has locked it: each shim shares the lock.
     pub(crate) liveness_lock: File,
     /// The variables of every command. Its secrets are given to no command.
@@ -56,6 +59,12 @@ pub(crate) struct Confinement {
     pub(crate) weak: bool,
     /// The programs of the team: no command replaces them.
     pub(crate) programs: Vec<PathBuf>,
+}
+
+impl From<&ConfinementArgs> for Confinement {
+    fn from(args: &ConfinementArgs) -> Self {
+        Self { layers: args.sandbox_layers, weak: args.allow_weak_sandbox, programs: args.programs.clone() }
+    }
 }
 
 /// The tools that work on the machine.
@@ -101,6 +110,19 @@ impl Toolbox {
     /// Returns what the workspace says to agents, at most so many bytes of it.
     pub(crate) fn guide(&self, most: usize) -> Option<Guide> {
         self.workspace.guide(most)
+    }
+
+    /// Starts a command in the foreground as a call with an open gate does.
+    ///
+    /// # Errors
+    /// Why it cannot be started. Fits behind "error: ".
+    pub(crate) fn start_check(&mut self, command: String, seconds: f64) -> Result<Foreground, String> {
+        let bash = Bash { command, timeout: Some(seconds), run_in_background: false };
+        match self.start_bash(&bash, Gate::Open)? {
+            Running::Bash(running) => Ok(*running),
+            Running::Done(outcome) => Err(outcome.content),
+            Running::Sleep { .. } => Err("it is no command".to_owned()),
+        }
     }
 
     fn start_bash(&mut self, bash: &Bash, gate: Gate) -> Result<Running, String> {
@@ -189,7 +211,7 @@ fn temp_dir(config: &ToolboxConfig, writable: &[sandbox::Place]) -> io::Result<T
     let is_hidden = |path: &Path| config.sandbox.hidden.iter().any(|it| path.starts_with(it));
     let named = named.filter(|path| !is_theirs(path) && !is_hidden(path));
     let team = rustix::fs::fstat(&config.team_dir)?;
-    let id = format!("{:x}-{:x}-{}", team.st_dev, team.st_ino, config.name);
+    let id = format!("{:x}-{:x}-{}", team.st_dev, team.st_ino, config.temp_name);
     TempDir::create(&named.unwrap_or_else(|| "/tmp".into()), &id)
 }
 

@@ -99,6 +99,7 @@ pub(super) fn message(value: &Value) -> String {
     let Ok(message) = Message::from_json(value.clone()) else { return line(&value.to_string()) };
     let what = match &message.body {
         Body::Message | Body::Broadcast | Body::Unknown { .. } => "",
+        Body::TaskAssignment { .. } => " gives it work",
         Body::TeammateTerminated { name, .. } => return format!("{name} has ended"),
         // The plan itself is shown where it waits for its answer.
         Body::PlanApprovalRequest { request_id, .. } => {

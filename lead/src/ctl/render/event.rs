@@ -1,11 +1,12 @@
 //! A line of the journal as people read it: `12:03:05  41  alice spawned (pid 4242, incarnation 1)`.
 
 use teamd_shared::journal::{
-    Line, MemberEvent, MemberRecord, Record, RequestEvent, RequestRecord, TeamEvent, TeamRecord,
+    Line, MemberEvent, MemberRecord, Record, RequestEvent, RequestRecord, TaskRecord, TeamEvent, TeamRecord,
 };
 use teamd_shared::member::{Ending, Member, Phase};
 use teamd_shared::message::AnsweredBy;
 use teamd_shared::request::{Kind, Payload, Request};
+use teamd_shared::task::TaskEvent;
 
 use super::{DIM, exit, under};
 use crate::ctl::grouping::headline;
@@ -21,6 +22,7 @@ pub(in crate::ctl) fn event(line: &[u8]) -> String {
         Record::Team(record) => (team(record), String::new()),
         Record::Member(record) => (member(record), String::new()),
         Record::Request(record) => request(record),
+        Record::Task(record) => task(record),
         Record::Snapshot(_) => ("snapshot of the whole state".to_owned(), String::new()),
     };
     let text_follows = if text.is_empty() { "" } else { ": " };
@@ -118,6 +120,29 @@ fn request(record: &RequestRecord) -> (String, String) {
             (format!("{what} expired{because}"), reason)
         }
     }
+}
+
+fn task(record: &TaskRecord) -> (String, String) {
+    let TaskRecord { task, by, .. } = record;
+    let number = task.submission.as_ref().map_or(0, |submission| submission.number);
+    let owner = task.owner.as_ref().map(ToString::to_string).unwrap_or_default();
+    let because = record.derived_from.map_or(String::new(), |seq| format!(" (by {seq})"));
+    let what = match record.event {
+        TaskEvent::Created => format!("created by {by}"),
+        TaskEvent::Claimed => format!("claimed by {owner}"),
+        TaskEvent::Submitted => format!("submitted by {by} (attempt {number})"),
+        TaskEvent::Released => format!("released by {by}{because}"),
+        TaskEvent::Assigned => format!("kept for {} by {by}", task.reserved_for.as_deref().unwrap_or_default()),
+        TaskEvent::Cancelled => format!("cancelled by {by}"),
+        TaskEvent::Edited => format!("changed by {by}"),
+        TaskEvent::Retried => format!("opened again by {by}"),
+        TaskEvent::Reminded => format!("{owner} is reminded"),
+        TaskEvent::Checked => "the check could not run".to_owned(),
+        TaskEvent::Completed => "completed".to_owned(),
+        TaskEvent::Returned => format!("the check failed (attempt {})", task.attempts),
+        TaskEvent::Failed => format!("failed after {} attempts", task.attempts),
+    };
+    (format!("{} {what}", task.title()), record.content.clone().unwrap_or_default())
 }
 
 fn asked(request: &Request) -> String {

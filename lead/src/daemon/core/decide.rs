@@ -8,6 +8,7 @@ mod members;
 mod plans;
 mod shutdowns;
 mod silence;
+mod tasks;
 mod workers;
 
 #[cfg(test)]
@@ -16,7 +17,8 @@ mod tests;
 use teamd_shared::control::{Command, Refusal, RefusalCode};
 use teamd_shared::id::{Ids, RequestId};
 use teamd_shared::journal::{
-    Line, MemberEvent, MemberRecord, Notice, Record, RequestEvent, RequestRecord, Team, TeamEvent, TeamRecord,
+    Line, MemberEvent, MemberRecord, Notice, Record, RequestEvent, RequestRecord, TaskRecord, Team, TeamEvent,
+    TeamRecord,
 };
 use teamd_shared::member::Member;
 use teamd_shared::message::LEAD;
@@ -42,6 +44,8 @@ pub(crate) struct View<'a> {
     pub(crate) live: &'a Live,
     pub(crate) now: Now,
     pub(crate) rules: Rules,
+    /// What the protected files are, for an event that can lead to a claim.
+    pub(crate) protected: Option<String>,
 }
 
 /// Decides what follows from an event.
@@ -50,8 +54,10 @@ pub(crate) fn decide(view: &View<'_>, event: &Event, ids: &mut dyn Ids) -> Decis
         Event::Command(client, command) => or_refuse(*client, view.command(*client, command, ids)),
         Event::Spawn(client, id, order, facts) => or_refuse(*client, view.spawn(*client, id, order, facts)),
         Event::Greeted { incarnation } => view.greeted(incarnation),
-        Event::Connected { incarnation, state, .. } => view.connected(incarnation, state),
-        Event::Said { incarnation, state } => view.said(incarnation, state),
+        Event::Connected { incarnation, state, .. } => view.connected(incarnation, state).act(Action::Offer),
+        Event::Said { incarnation, state } => {
+            view.said(incarnation, state).and(view.remind(incarnation, ids)).act(Action::Offer)
+        }
         Event::Submitted { incarnation, request_id, line } => view.submitted(incarnation, request_id, line),
         Event::Leaving { incarnation } => view.leaving(incarnation),
         Event::Disconnected { .. } => Decision::default(),
@@ -79,6 +85,11 @@ pub(crate) fn decide(view: &View<'_>, event: &Event, ids: &mut dyn Ids) -> Decis
         }
         Event::Pong { incarnation, .. } => view.pong(incarnation, ids),
         Event::Silent { incarnation } => view.silent(incarnation, ids),
+        Event::Task(client, by, order) => or_refuse(*client, view.task(*client, by, order, ids)),
+        Event::Checked { task, number, ended: Ok(ended) } => view.checked((*task, *number), ended, ids),
+        Event::Checked { task, number, ended: Err(why) } => view.not_checked((*task, *number), why, ids),
+        Event::Review { task } => view.review(*task, ids),
+        Event::Offer => view.offer(ids),
         Event::Deadline => view.deadline(),
         Event::Terminate => view.terminate(ids),
     }
@@ -99,7 +110,11 @@ impl View<'_> {
             Command::Stop { force } => Ok(self.stop(client, *force, ids)),
             Command::AwaitVerdict { request_id } => self.await_verdict(client, request_id),
             // The event loop answers these itself, or adds facts to them: they never come this way.
-            Command::Ping | Command::Compare { .. } | Command::HandOver(_) | Command::Spawn { .. } => {
+            Command::Ping
+            | Command::Compare { .. }
+            | Command::HandOver(_)
+            | Command::Task(_)
+            | Command::Spawn { .. } => {
                 Err(Refusal::new(RefusalCode::Failed, "misdirected command"))
             }
         }
@@ -203,6 +218,10 @@ impl Decision {
 
     fn request(self, event: RequestEvent, request: Request, tell: Vec<Notice>) -> Self {
         self.record(Record::Request(Box::new(RequestRecord { tell, ..RequestRecord::of(event, request) })))
+    }
+
+    fn task(self, record: TaskRecord) -> Self {
+        self.record(Record::Task(Box::new(record)))
     }
 
     fn act(mut self, action: Action) -> Self {

@@ -9,15 +9,16 @@ mod failed;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use teamd_shared::control::{Done, Refusal, ToWorker};
+use teamd_shared::control::{Done, Refusal, TaskOrder, ToWorker};
 use teamd_shared::environment::Environment;
 use teamd_shared::journal::{Line, MemberEvent, Record, Team, TeamEvent, TeamRecord, VERSION};
 use teamd_shared::mutant;
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
+use teamd_shared::task::{Task, TaskId, TaskStatus};
 
 use super::decide::View;
 use super::directive::{directive, welcome};
@@ -29,6 +30,9 @@ use super::watchdog::LookResult;
 
 /// How long what failed waits, before it is tried again.
 pub(crate) const RETRY: Duration = Duration::from_secs(1);
+
+/// How long a check waits that could not run, before it is tried again.
+const CHECK_AGAIN: Duration = Duration::from_secs(10);
 
 /// The answer to a command.
 pub(crate) type Answer = Result<Done, Refusal>;
@@ -124,6 +128,9 @@ impl Dispatcher {
         self.complete(true, owners);
         self.finish_effects(owners);
         self.carry_out(batch, owners);
+        owners.show_tasks(&self.team.tasks.values().collect::<Vec<_>>());
+        let in_review = self.team.tasks.values().filter(|task| task.status == TaskStatus::InReview);
+        self.events.extend(in_review.map(|task| Event::Review { task: task.id }));
     }
 
     /// Takes in events, decides them and all that is due, and has what follows done.
@@ -221,7 +228,10 @@ impl Dispatcher {
             && let Some(event) = self.events.pop_front()
         {
             self.live.observe(&self.team, &event);
-            let view = View { team: &self.team, live: &self.live, now, rules: self.rules };
+            let claims = matches!(event, Event::Offer | Event::Task(_, _, TaskOrder::Claim(_)));
+            let protects = claims && !self.team.work.protect.is_empty();
+            let protected = if protects { owners.protected(&self.team.work) } else { None };
+            let view = View { team: &self.team, live: &self.live, now, rules: self.rules, protected };
             let decision = owners.decide(&view, &event);
             batch.touched.extend(event.incarnation().map(|incarnation| incarnation.name.clone()));
             if let Event::LeadRead { position, .. } = &event {
@@ -287,6 +297,7 @@ impl Dispatcher {
         for name in &batch.touched {
             self.answers.extend(self.waiters.answered(&self.team, &self.live, name));
         }
+        owners.show_tasks(&changed_tasks(&self.team, &batch.lines));
         owners.show(&self.team, &self.live, &batch.touched);
         self.close_if_all_are_gone(owners);
     }
@@ -302,6 +313,12 @@ impl Dispatcher {
             Action::Say(incarnation, frame) => owners.say(&incarnation, frame),
             Action::Terminate(incarnation) => owners.terminate(&incarnation),
             Action::Kill(incarnation) => self.kill(&incarnation, owners),
+            Action::Check(id) => self.check(id, owners),
+            Action::CheckAgain(task) => {
+                self.delayed.push((owners.now().monotonic + CHECK_AGAIN, Event::Review { task }));
+            }
+            Action::EndCheck(id) => owners.end_check(id),
+            Action::Offer => self.offer(),
             Action::Reply(client, answer) => self.answers.push((client, answer)),
             Action::Wait(client, name, until) => {
                 self.waiters.add(client, name.clone(), until);
@@ -309,6 +326,20 @@ impl Dispatcher {
             }
             Action::WaitForStop(client) => self.waiters.add_for_stop(client),
             Action::RejectStop => self.answer_rejected_stop(),
+        }
+    }
+
+    fn check(&mut self, id: TaskId, owners: &mut dyn Owners) {
+        let Some(task) = self.team.tasks.get(&id) else { return };
+        let author = task.submission.as_ref().and_then(|submission| self.live.member(&submission.by));
+        owners.check(&self.team, task, author.and_then(|alive| alive.environment.as_ref()));
+    }
+
+    /// Has work offered, if there is any; once, however many events have asked for it.
+    fn offer(&mut self) {
+        let is_open = |task: &Task| task.status == TaskStatus::Pending;
+        if self.events.back() != Some(&Event::Offer) && self.team.tasks.values().any(is_open) {
+            self.events.push_back(Event::Offer);
         }
     }
 
@@ -404,8 +435,26 @@ fn forgets(record: &Record) -> bool {
     matches!(record, Record::Member(record) if record.event == MemberEvent::Forgotten)
 }
 
+/// Returns the tasks that these lines are about, and those that one of them waits for, as they stand now. A snapshot among the
+/// lines has left out what is completed: then the line has it.
+fn changed_tasks<'a>(team: &'a Team, lines: &'a [Line]) -> Vec<&'a Task> {
+    let mut changed = BTreeMap::new();
+    for line in lines {
+        let Record::Task(record) = &line.record else { continue };
+        for id in record.task.blocked_by.iter().chain([&record.task.id]) {
+            changed.extend(team.tasks.get(id).map(|task| (*id, task)));
+        }
+        if !team.tasks.contains_key(&record.task.id) {
+            changed.insert(record.task.id, &record.task);
+        }
+    }
+    changed.into_values().collect()
+}
+
 fn subject(record: &Record) -> Option<Name> {
     match record {
+        // A claim can close the gate of its owner.
+        Record::Task(record) => record.task.owner.clone().filter(|_| record.task.plan),
         Record::Team(_) | Record::Snapshot(_) => None,
         Record::Member(record) => Some(record.member.name.clone()),
         Record::Request(record) => Name::of_inbox(record.request.member()).ok(),

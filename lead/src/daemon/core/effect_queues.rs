@@ -89,7 +89,7 @@ impl EffectQueues {
             Record::Member(record) if record.event == MemberEvent::Forgotten => {
                 add(&record.member.name, Effect::Archive, true);
             }
-            Record::Member(_) | Record::Request(_) | Record::Snapshot(_) => {}
+            Record::Member(_) | Record::Request(_) | Record::Task(_) | Record::Snapshot(_) => {}
         }
         let mut shared: Option<Arc<Message>> = None;
         for notice in line.record.tell() {

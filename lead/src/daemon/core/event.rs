@@ -2,15 +2,17 @@
 
 use std::time::Duration;
 
-use teamd_shared::control::{Command, Done, Refusal, SpawnOrder, ToWorker, WorkerState};
+use teamd_shared::check::CheckReport;
+use teamd_shared::control::{Command, Done, Refusal, SpawnOrder, TaskOrder, ToWorker, WorkerState};
 use teamd_shared::environment::Environment;
 use teamd_shared::id::RequestId;
 use teamd_shared::journal::RejectedLine;
 use teamd_shared::member::{Cgroup, Emptied, Member};
-use teamd_shared::message::Message;
+use teamd_shared::message::{Message, USER};
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
 use teamd_shared::process::Identity;
+use teamd_shared::task::TaskId;
 
 /// The time of an event.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -28,6 +30,30 @@ pub(crate) struct ReplyTo {
     pub(crate) tag: u32,
     /// Whether the lead agent asks, over its worker's own connection.
     pub(crate) agent: bool,
+}
+
+/// Who wants something of tasks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Actor {
+    /// A person, with a command.
+    Person,
+    /// A member, over its worker's own connection.
+    Member(Name),
+}
+
+impl Actor {
+    /// Returns the name that stands in records.
+    pub(crate) fn as_str(&self) -> &str {
+        match self {
+            Self::Person => USER,
+            Self::Member(name) => name.as_str(),
+        }
+    }
+
+    /// Tells whether it is neither a person nor the lead agent.
+    pub(crate) fn is_teammate(&self) -> bool {
+        matches!(self, Self::Member(name) if *name != Name::lead())
+    }
 }
 
 /// One incarnation of a member.
@@ -101,6 +127,14 @@ pub(crate) enum Event {
     Pong { incarnation: Incarnation, number: u64 },
     /// A worker that should answer has not done so for the watchdog period, or longer.
     Silent { incarnation: Incarnation },
+    /// An order about tasks, and whose.
+    Task(ReplyTo, Actor, TaskOrder),
+    /// The check of this submission has ended; or it could not be run, and why.
+    Checked { task: TaskId, number: u32, ended: Result<CheckReport, String> },
+    /// A task in review may need its check.
+    Review { task: TaskId },
+    /// Work may be there for idle members.
+    Offer,
     /// A deadline has come.
     Deadline,
     /// SIGTERM or Ctrl-C.
@@ -131,6 +165,10 @@ impl Event {
             | Self::Spawn(..)
             | Self::LeadRead { .. }
             | Self::Restored { .. }
+            | Self::Task(..)
+            | Self::Checked { .. }
+            | Self::Review { .. }
+            | Self::Offer
             | Self::Deadline
             | Self::Terminate => None,
         }
@@ -164,6 +202,14 @@ pub(crate) enum Action {
     Terminate(Incarnation),
     /// Send SIGKILL.
     Kill(Incarnation),
+    /// Run the check of a task in review, if it does not run already.
+    Check(TaskId),
+    /// The same after a pause: it could not be run.
+    CheckAgain(TaskId),
+    /// End the check of a task, if it runs.
+    EndCheck(TaskId),
+    /// Look for work for idle members.
+    Offer,
     /// Answer a command.
     Reply(ReplyTo, Result<Done, Refusal>),
     /// Answer a command when something has happened.

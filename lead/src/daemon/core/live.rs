@@ -56,6 +56,8 @@ pub(crate) struct Alive {
     /// When it was started again by the policy: by the wall clock, as its record has it, and since the daemon began.
     restarts: Vec<(f64, Duration)>,
     pub(crate) said: WorkerState,
+    /// Whether it worked before what it said last, and is idle now.
+    pub(crate) became_idle: bool,
     /// Whether it has said that it is ready.
     pub(crate) ready: bool,
     /// Whether it may take an inotify instance.
@@ -366,6 +368,7 @@ impl Alive {
 
     fn take(&mut self, state: &WorkerState) {
         self.ready |= state.doing != Doing::Starting;
+        self.became_idle = self.said.doing == Doing::Working && state.doing == Doing::Idle;
         self.said = state.clone();
     }
 }

@@ -2,11 +2,12 @@
 //! made), and the names of archived files. Pure.
 
 use serde_json::{Map, json};
-use teamd_shared::journal::{Line, MemberEvent, MemberRecord, Notice, Record, RejectedLine, RequestRecord};
+use teamd_shared::journal::{Line, MemberEvent, MemberRecord, Notice, Record, RejectedLine, RequestRecord, TaskRecord};
 use teamd_shared::member::Ending;
 use teamd_shared::message::{ASKED_BY, Body, LEAD, Message, TEAMD};
 use teamd_shared::name::Name;
 use teamd_shared::request::{Payload, Status};
+use teamd_shared::task::TaskEvent;
 use teamd_shared::team_dir::TeamPath;
 
 /// Makes the messages of a line.
@@ -30,8 +31,49 @@ pub(crate) fn message(line: &Line, tell: &Notice) -> Option<Message> {
             message
         }),
         Record::Request(record) => of_request(record).map(|body| new(LEAD, body)),
+        Record::Task(record) => {
+            let (body, text) = of_task(record, to)?;
+            Some(new(TEAMD, body).with_content(text))
+        }
         Record::Snapshot(_) => None,
     }
+}
+
+/// Says what happened to a task: to its owner, to the teammate that it is for, or to the lead in one line.
+fn of_task(record: &TaskRecord, to: &str) -> Option<(Body, String)> {
+    let (task, title, by) = (&record.task, record.task.title(), &record.by);
+    let more = record.content.as_ref().map(|text| format!(": {text}")).unwrap_or_default();
+    if to == LEAD {
+        let result = task.result.as_ref().map_or("no", |result| result.verified.as_str());
+        let who = task.submission.as_ref().map(|it| format!(" by {}", it.by)).unwrap_or_default();
+        let text = match record.event {
+            TaskEvent::Completed => format!("{title} is completed{who}; verified: {result}"),
+            TaskEvent::Failed => format!("{title} has failed, after {} attempts", task.attempts),
+            TaskEvent::Released => format!("{title} is released{more}"),
+            TaskEvent::Checked => format!("the check of {title} could not run{more}"),
+            _ => return None,
+        };
+        return Some((Body::Message, text));
+    }
+    let text = match record.event {
+        TaskEvent::Claimed => {
+            let text = [title, task.description.clone()].join("\n\n").trim_end().to_owned();
+            return Some((Body::TaskAssignment { task_id: Some(task.id), subject: task.subject.clone() }, text));
+        }
+        TaskEvent::Created | TaskEvent::Assigned if task.reserved_for.as_deref() == Some(to) => {
+            format!("{title} is for you: claim it with claim_task when you are ready")
+        }
+        TaskEvent::Reminded => {
+            format!("{title} is yours and not submitted: submit it with task_update (status completed), or release it (status pending)")
+        }
+        TaskEvent::Returned => record.content.clone().unwrap_or_default(),
+        TaskEvent::Failed => format!("{title} has failed: work on it no more{more}"),
+        TaskEvent::Cancelled => format!("{by} has cancelled {title}: work on it no more"),
+        TaskEvent::Edited => format!("{by} has changed {title}: look at it with task_get"),
+        TaskEvent::Assigned | TaskEvent::Released => format!("{title} is not yours any more{more}"),
+        _ => return None,
+    };
+    Some((Body::Message, text))
 }
 
 /// How many lines the lead is told of one by one.
@@ -60,6 +102,7 @@ fn of_member(record: &MemberRecord) -> Option<(&'static str, Body, String)> {
         }
         MemberEvent::Exited => {
             let exit = member.exit.as_ref()?;
+            let released: Vec<String> = record.released.iter().map(ToString::to_string).collect();
             let (name, unread) = (member.name.to_string(), exit.unread);
             let how = match (record.ended_incarnation, member.phase) {
                 (Some(_), _) => format!("crashed and is started again as incarnation {}", member.incarnation),
@@ -74,6 +117,7 @@ fn of_member(record: &MemberRecord) -> Option<(&'static str, Body, String)> {
                 .as_ref()
                 .filter(|_| unseen || matches!(exit.ending, Some(Ending::Hung | Ending::Limit)));
             let how = why.map_or(how.clone(), |why| format!("{how}: {why}"));
+            let how = if released.is_empty() { how } else { format!("{how}; released: task {}", released.join(", ")) };
             let body = Body::TeammateTerminated { name: name.clone(), exit: exit_json(exit), unread };
             Some((TEAMD, body, format!("{name} {how}")))
         }

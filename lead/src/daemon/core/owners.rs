@@ -8,6 +8,8 @@ use teamd_shared::environment::Environment;
 use teamd_shared::journal::{Line, Team};
 use teamd_shared::member::Member;
 use teamd_shared::name::Name;
+use teamd_shared::task::{Task, TaskId};
+use teamd_shared::work::Work;
 
 use super::decide::{Decision, View};
 use super::event::{Event, Incarnation, Now};
@@ -42,6 +44,18 @@ pub(crate) trait Owners {
 
     /// Says something to a worker, if it is connected.
     fn say(&mut self, incarnation: &Incarnation, frame: ToWorker);
+
+    /// Looks what the protected files are; none if that cannot be seen.
+    fn protected(&mut self, work: &Work) -> Option<String>;
+
+    /// Runs the check of a submitted task, in the environment of its owner if it is known. One that runs already goes on.
+    fn check(&mut self, team: &Team, task: &Task, environment: Option<&Environment>);
+
+    /// Ends the check of a task, if it runs.
+    fn end_check(&mut self, task: TaskId);
+
+    /// Writes the files of tasks as they stand now.
+    fn show_tasks(&mut self, tasks: &[&Task]);
 
     /// Takes over into the roster how these members stand now.
     fn show(&mut self, team: &Team, live: &Live, names: &BTreeSet<Name>);

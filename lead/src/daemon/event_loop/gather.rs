@@ -11,7 +11,7 @@ use teamd_shared::team_dir::TeamDir;
 use teamd_shared::watch::Changes;
 
 use super::{EventLoop, Sources};
-use crate::daemon::core::event::{Event, Incarnation, ReplyTo, SpawnFacts};
+use crate::daemon::core::event::{Actor, Event, Incarnation, ReplyTo, SpawnFacts};
 use crate::daemon::io::connections::{ConnectedWorker, Input};
 use crate::daemon::io::lock::liveness_lock_holder;
 
@@ -26,7 +26,7 @@ impl EventLoop {
             events.extend(self.intake(input));
         }
         while let Ok(number) = sources.exited.try_recv() {
-            self.process_exited(number);
+            events.extend(self.process_exited(number));
         }
         while let Ok(event) = sources.empty.try_recv() {
             events.extend(self.incarnation_ended(event));
@@ -48,7 +48,10 @@ impl EventLoop {
             }
             Input::ClientAsks { connection, request } => {
                 let client = ReplyTo { connection, tag: request.tag, agent: false };
-                self.command(client, request.command)
+                match request.command {
+                    Command::Task(order) => Some(Event::Task(client, Actor::Person, order)),
+                    other => self.command(client, other),
+                }
             }
             Input::WorkerGreeted { incarnation } => Some(Event::Greeted { incarnation }),
             Input::WorkerConnected(here) => self.worker_connected(*here),
@@ -88,9 +91,12 @@ impl EventLoop {
     /// Takes in a request over a worker's own connection: the lead agent asks there as a person does, and no other worker is
     /// heard.
     fn agent_asks(&mut self, incarnation: &Incarnation, client: ReplyTo, command: Command) -> Option<Event> {
-        match may_ask(incarnation, &command) {
-            Ok(()) => self.command(client, command),
-            Err(refusal) => {
+        match (may_ask(incarnation, &command), command) {
+            (Ok(()), Command::Task(order)) => {
+                Some(Event::Task(client, Actor::Member(incarnation.name.clone()), order))
+            }
+            (Ok(()), command) => self.command(client, command),
+            (Err(refusal), _) => {
                 tracing::warn!("{} is not heard: {}", incarnation.name, refusal.message);
                 self.owned.connections.reply(client, Err(refusal));
                 None
@@ -187,6 +193,9 @@ impl EventLoop {
 /// Tells whether a worker may ask for something over its own connection: the lead agent may what its tools do.
 pub(in crate::daemon) fn may_ask(incarnation: &Incarnation, command: &Command) -> Result<(), Refusal> {
     let refuse = |message: &str, hint: &str| Err(Refusal::new(RefusalCode::Conflict, message).hint(hint));
+    if matches!(command, Command::Task(_)) {
+        return Ok(());
+    }
     if incarnation.name != Name::lead() {
         return refuse("only the lead agent asks for something", "write to the lead");
     }
@@ -205,6 +214,7 @@ pub(in crate::daemon) fn may_ask(incarnation: &Incarnation, command: &Command) -
         | Command::HandOver(_)
         | Command::Interrupt { .. }
         | Command::Forget { .. }
+        | Command::Task(_)
         | Command::Stop { .. } => {
             refuse("that is not for the lead agent to do", "a person does it with `teamctl` or `teamd`")
         }

@@ -1,6 +1,7 @@
 //! What the daemon touches: one file for each owner of a resource. Nothing is decided here.
 
 pub(crate) mod cgroup;
+pub(crate) mod checks;
 pub(crate) mod connections;
 pub(crate) mod effects;
 pub(crate) mod journal;

@@ -4,15 +4,21 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
 
+use teamd_shared::check::CheckOrder;
 use teamd_shared::clock;
 use teamd_shared::control::{self, ToWorker};
 use teamd_shared::environment::Environment;
+use teamd_shared::fingerprint::fingerprint;
+use teamd_shared::fs::replace;
 use teamd_shared::id::RandomIds;
 use teamd_shared::journal::{Line, Team};
-use teamd_shared::member::Member;
+use teamd_shared::member::{Member, Sandbox};
 use teamd_shared::name::Name;
-use teamd_shared::team_dir::TeamDir;
+use teamd_shared::task::{Task, TaskId};
+use teamd_shared::team_dir::{TeamDir, TeamPath};
+use teamd_shared::work::Work;
 
+use super::checks::Checks;
 use super::connections::{Connections, Inputs, serve_inherited};
 use super::effects::Effects;
 use super::journal::Journal;
@@ -32,6 +38,11 @@ pub(crate) struct Owned {
     pub(crate) roster: RosterFile,
     pub(crate) supervisor: Supervisor,
     pub(crate) connections: Connections,
+    pub(crate) checks: Checks,
+    /// What became of checks that could not be started.
+    pub(crate) unstarted: Vec<Event>,
+    /// The tasks whose files could not be written.
+    pub(crate) unwritten: BTreeSet<TaskId>,
     /// Where connections report to.
     pub(crate) inputs: Inputs,
     pub(crate) began: Instant,
@@ -82,6 +93,55 @@ impl Owners for Owned {
 
     fn say(&mut self, incarnation: &Incarnation, frame: ToWorker) {
         self.connections.say(incarnation, frame);
+    }
+
+    fn protected(&mut self, work: &Work) -> Option<String> {
+        let found = fingerprint(&self.dir.workspace(), &work.protect);
+        found.inspect_err(|error| tracing::warn!("cannot see what the protected files are: {error}")).ok()
+    }
+
+    fn check(&mut self, team: &Team, task: &Task, environment: Option<&Environment>) {
+        let Some(submission) = &task.submission else { return };
+        let author = team.members.get(&submission.by).map(|state| &state.record.terms);
+        let here = self.dir.workspace().to_string_lossy().into_owned();
+        let sandbox = author.map(|terms| terms.sandbox.clone()).unwrap_or_default();
+        let order = CheckOrder {
+            task: task.id,
+            number: submission.number,
+            commands: submission.checks.iter().map(|check| check.command.clone()).collect(),
+            workspace: author.map_or_else(|| here.clone(), |terms| terms.workspace.clone()),
+            timeout: team.work.timeout().as_secs_f64(),
+            environment: environment.cloned().unwrap_or_else(Environment::of_self),
+            sandbox: Sandbox { writable: Vec::new(), no_network: !team.work.check_network, ..sandbox },
+            bounds: author.map(|terms| terms.bounds).unwrap_or_default(),
+            territory: team.territory().map(|(path, _)| path.to_string_lossy().into_owned()).collect(),
+            protect: team.work.protect.clone(),
+            protect_in: here,
+            protected: task.protected.clone(),
+        };
+        self.unstarted.extend(self.checks.add(order, &mut self.supervisor));
+    }
+
+    fn end_check(&mut self, task: TaskId) {
+        self.checks.end(task);
+    }
+
+    fn show_tasks(&mut self, tasks: &[&Task]) {
+        for task in tasks {
+            let at = TeamPath::task(task.id);
+            let mut text = serde_json::to_vec_pretty(task).unwrap_or_default();
+            text.push(b'\n');
+            if tasks.len() > 1 && self.dir.read(&at).is_ok_and(|there| there == text) {
+                continue;
+            }
+            match replace(&self.dir, &at, &text) {
+                Ok(()) => drop(self.unwritten.remove(&task.id)),
+                Err(error) => {
+                    tracing::error!("cannot write {at} (tried again): {error}");
+                    self.unwritten.insert(task.id);
+                }
+            }
+        }
     }
 
     fn show(&mut self, team: &Team, live: &Live, names: &BTreeSet<Name>) {

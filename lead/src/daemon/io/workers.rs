@@ -46,8 +46,18 @@ pub(crate) struct Supervisor {
     orphans: Orphans,
     /// Where one thread waits for the ends of all processes.
     epoll: Arc<OwnedFd>,
-    /// The incarnations that it waits for, by their number there.
-    watched: BTreeMap<u64, Incarnation>,
+    /// The incarnations that it waits for, by their number there; none: the check.
+    watched: BTreeMap<u64, Option<Incarnation>>,
+    /// The process of the check that runs.
+    check: Option<ProcessHandle>,
+}
+
+/// What has ended.
+pub(crate) enum Reaped {
+    /// The process of an incarnation.
+    Worker(Incarnation, How),
+    /// The check.
+    Check(How),
 }
 
 /// A started worker.
@@ -79,6 +89,7 @@ impl Supervisor {
             orphans: Orphans::begin()?,
             epoll,
             watched: BTreeMap::new(),
+            check: None,
         })
     }
 
@@ -102,18 +113,12 @@ impl Supervisor {
         let log = self.log(&member.name)?;
         let stderr = log.try_clone().map_err(|e| format!("cannot use its log: {e}"))?;
         let group = self.cgroups.make(&incarnation, &member.terms.bounds);
-        let mut command = self.worker.command();
+        let mut command = self.command("run");
         command
-            .args(["run", "--name", member.name.as_str(), "--incarnation", &member.incarnation.to_string()])
-            .arg("--team-dir")
-            .arg(self.dir.root())
-            .args(["--sandbox-layers", &self.confinement.layers.to_string()])
-            .args(self.confinement.weakness.as_ref().map(|_| "--allow-weak-sandbox"))
+            .args(["--name", member.name.as_str(), "--incarnation", &member.incarnation.to_string()])
             .args(group.iter().flat_map(|group| ["--cgroup", group.record().path.as_str()]))
-            .args(programs::files().into_iter().flat_map(|file| [OsString::from("--program"), file.into()]))
             .env_clear()
             .envs(environment.settings())
-            .current_dir("/")
             .stdin(connection)
             .stdout(log)
             .stderr(stderr);
@@ -130,6 +135,32 @@ impl Supervisor {
                 Err(why)
             }
         }
+    }
+
+    /// Makes a command of the worker's program, with what it needs to confine what it runs.
+    fn command(&self, subcommand: &str) -> Command {
+        let mut command = self.worker.command();
+        command
+            .arg(subcommand)
+            .arg("--team-dir")
+            .arg(self.dir.root())
+            .args(["--sandbox-layers", &self.confinement.layers.to_string()])
+            .args(self.confinement.weakness.as_ref().map(|_| "--allow-weak-sandbox"))
+            .args(programs::files().into_iter().flat_map(|file| [OsString::from("--program"), file.into()]))
+            .current_dir("/");
+        command
+    }
+
+    /// Starts the process of a check. The caller starts one at a time.
+    pub(crate) fn start_check(&mut self, input: OwnedFd, output: OwnedFd) -> Result<(), String> {
+        let cannot = |error: io::Error| format!("cannot start the check: {error}");
+        let log = logging::open(&self.dir, &TeamPath::log("teamd")).map_err(|error| error.to_string())?;
+        let mut command = self.command("check");
+        let child = command.stdin(input).stdout(output).stderr(log).spawn().map_err(cannot)?;
+        let handle = ProcessHandle::open_child(child.id()).map_err(cannot)?;
+        self.watch(None, &handle).map_err(cannot)?;
+        self.check = Some(handle);
+        Ok(())
     }
 
     /// Runs a worker and watches it.
@@ -150,7 +181,7 @@ impl Supervisor {
         // It may have ended already; then its end is seen as any other.
         let handle = ProcessHandle::open_child(child.id())?;
         let identity = handle.identity().clone();
-        self.watch(incarnation, handle)?;
+        self.watch_worker(incarnation, handle)?;
         Ok(identity)
     }
 
@@ -160,7 +191,7 @@ impl Supervisor {
 
     /// Takes over a live process that an earlier daemon started.
     pub(crate) fn adopt(&mut self, incarnation: Incarnation, identity: Identity) -> io::Result<()> {
-        self.watch(incarnation, ProcessHandle::open(identity)?)
+        self.watch_worker(incarnation, ProcessHandle::open(identity)?)
     }
 
     /// Remembers that the liveness lock of an incarnation says nothing about it.
@@ -190,13 +221,23 @@ impl Supervisor {
         &self.cgroups
     }
 
-    fn watch(&mut self, incarnation: Incarnation, process: ProcessHandle) -> io::Result<()> {
-        let number = self.watched.last_key_value().map_or(0, |(last, _)| last + 1);
-        let flags = epoll::EventFlags::IN | epoll::EventFlags::ONESHOT;
-        epoll::add(&*self.epoll, &process, epoll::EventData::new_u64(number), flags)?;
-        self.watched.insert(number, incarnation.clone());
+    fn watch_worker(&mut self, incarnation: Incarnation, process: ProcessHandle) -> io::Result<()> {
+        self.watch(Some(incarnation.clone()), &process)?;
         self.processes.insert(incarnation, process);
         Ok(())
+    }
+
+    fn watch(&mut self, incarnation: Option<Incarnation>, process: &ProcessHandle) -> io::Result<()> {
+        let number = self.watched.last_key_value().map_or(0, |(last, _)| last + 1);
+        let flags = epoll::EventFlags::IN | epoll::EventFlags::ONESHOT;
+        epoll::add(&*self.epoll, process, epoll::EventData::new_u64(number), flags)?;
+        self.watched.insert(number, incarnation);
+        Ok(())
+    }
+
+    /// Returns the processes that no incarnation has left behind.
+    fn own(&self) -> HashSet<u32> {
+        self.processes.values().chain(&self.check).map(|it| it.identity().pid).collect()
     }
 
     /// Asks a process to end. A stopped one is continued, or it would never see the signal.
@@ -222,16 +263,14 @@ impl Supervisor {
     /// # Errors
     /// The system's error if its children cannot be seen.
     pub(crate) fn end_orphans(&mut self, since: Instant) -> io::Result<Found> {
-        let Self { orphans, processes, cgroups, .. } = self;
-        let workers = processes.values().map(|it| it.identity().pid).collect();
-        orphans.end(&workers, cgroups, since)
+        let own = self.own();
+        self.orphans.end(&own, &self.cgroups, since)
     }
 
     /// Reaps the ended children that no incarnation has left.
     pub(crate) fn reap_others(&mut self) {
-        let Self { orphans, processes, cgroups, .. } = self;
-        let workers = processes.values().map(|it| it.identity().pid).collect();
-        orphans.reap_others(&workers, cgroups);
+        let own = self.own();
+        self.orphans.reap_others(&own, &self.cgroups);
     }
 
     /// Returns the children of this process that no incarnation has left.
@@ -244,15 +283,18 @@ impl Supervisor {
         self.processes.get(incarnation).map(ProcessHandle::identity)
     }
 
-    /// Reaps the process with this number, which has ended. Returns its incarnation, and how it ended as far as that can be
-    /// seen.
-    pub(crate) fn reap(&mut self, number: u64) -> Option<(Incarnation, How)> {
+    /// Reaps the process with this number, which has ended. Returns what it was, and how it ended as far as that can be seen.
+    pub(crate) fn reap(&mut self, number: u64) -> Option<Reaped> {
         let incarnation = self.watched.remove(&number)?;
-        let how = self.processes.remove(&incarnation)?.reap().unwrap_or_else(|error| {
-            tracing::warn!("cannot reap {}: {error}", incarnation.name);
+        let process = match &incarnation {
+            Some(incarnation) => self.processes.remove(incarnation),
+            None => self.check.take(),
+        };
+        let how = process?.reap().unwrap_or_else(|error| {
+            tracing::warn!("cannot reap a process: {error}");
             How::default()
         });
-        Some((incarnation, how))
+        Some(incarnation.map_or(Reaped::Check(how), |incarnation| Reaped::Worker(incarnation, how)))
     }
 }
 

@@ -20,6 +20,9 @@
 //! | `/shutdown_response ID` | where a request stands |
 //! | `/request_plan NAME TEXT` | the same in TEXT |
 //! | `/plan_approval ID approve\|reject FEEDBACK` | the lead agent's verdict, where ID is 8 hex digits; the same in FEEDBACK |
+//! | `/task_create SUBJECT` | |
+//! | `/claim_task [ID]`, `/task_get ID`, `/task_list` | |
+//! | `/task_update ID completed\|pending\|cancelled SUMMARY` | the same in SUMMARY |
 //! | `/TOOL {…}` | any tool with its input as a JSON object |
 //! | `//…` | text that begins with `/` |
 //! | any other line that is not empty | text |
@@ -86,7 +89,7 @@ fn json_object(rest: &str) -> Option<Map<String, Value>> {
 }
 
 /// The fields of each tool in the order of its line: every one is a word, but the last, which is the rest of the line.
-const FIELDS: [(&str, &[&str]); 11] = [
+const FIELDS: [(&str, &[&str]); 15] = [
     ("bash", &["command"]),
     ("read_file", &["path"]),
     ("write_file", &["path", "content"]),
@@ -98,6 +101,10 @@ const FIELDS: [(&str, &[&str]); 11] = [
     ("request_plan", &["teammate", "content"]),
     ("shutdown_response", &["request_id", "approve", "reason"]),
     ("sleep", &["seconds"]),
+    ("task_create", &["subject"]),
+    ("claim_task", &["task_id"]),
+    ("task_get", &["task_id"]),
+    ("task_update", &["task_id", "status", "summary"]),
 ];
 
 /// What the rest of a line means for a tool. One that is not listed says itself which fields it misses.
@@ -113,6 +120,7 @@ fn arguments(name: &str, mut rest: &str) -> Map<String, Value> {
             rest = behind;
             fields
         }
+        ("claim_task", _) if rest.is_empty() => &[],
         (_, Some(fields)) => fields,
         (_, None) if rest.is_empty() => &[],
         (_, None) => &["input"],
@@ -121,7 +129,11 @@ fn arguments(name: &str, mut rest: &str) -> Map<String, Value> {
     for field in words {
         let (word, behind) = parted(rest);
         rest = behind;
-        let value = if *field == "approve" { approval(word) } else { json!(word) };
+        let value = match *field {
+            "approve" => approval(word),
+            "task_id" => whole(word),
+            _ => json!(word),
+        };
         input.insert((*field).to_owned(), value);
     }
     // Only the content of a file begins with the spaces before it.
@@ -129,6 +141,7 @@ fn arguments(name: &str, mut rest: &str) -> Map<String, Value> {
     let value = match *last {
         "command" | "path" | "input" => json!(text),
         "seconds" => number(text),
+        "task_id" => whole(text),
         _ => json!(unescape(text)),
     };
     input.insert((*last).to_owned(), value);
@@ -150,6 +163,10 @@ fn parted(text: &str) -> (&str, &str) {
 /// A word that is no number goes on as it is, so that the tool can say so.
 fn number(word: &str) -> Value {
     word.parse::<f64>().ok().and_then(serde_json::Number::from_f64).map_or_else(|| json!(word), Value::Number)
+}
+
+fn whole(word: &str) -> Value {
+    word.parse::<u32>().map_or_else(|_| json!(word), Value::from)
 }
 
 fn approval(word: &str) -> Value {

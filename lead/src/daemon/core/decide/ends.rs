@@ -113,12 +113,13 @@ impl View<'_> {
             ended_incarnation: restart.then_some(member.incarnation),
             agent: self.team.shutdown_of(&member.name).is_some_and(|request| request.agent),
             expired,
+            released: if restart { Vec::new() } else { self.released_by(&member.name) },
             tell: self.notices_of_end(&member.name, ids),
             ..MemberRecord::of(MemberEvent::Exited, self.after_exit(member, exit, end, restart))
         };
         let incarnation = Incarnation { name: member.name.clone(), number: record.member.incarnation };
         let decision = Decision::default().record(Record::Member(Box::new(record)));
-        if restart { decision.act(Action::Start(incarnation, None)) } else { decision }
+        decision.act(if restart { Action::Start(incarnation, None) } else { Action::Offer })
     }
 
     fn after_exit(&self, member: &Member, exit: Exit, end: End, restart: bool) -> Member {

@@ -33,7 +33,7 @@ impl Dispatcher {
         }
         for event in batch.events.into_iter().rev() {
             match event {
-                Event::Command(client, _) | Event::Spawn(client, ..) => {
+                Event::Command(client, _) | Event::Spawn(client, ..) | Event::Task(client, ..) => {
                     self.replies.push((client, Err(refusal.clone())));
                 }
                 // A worker that is still silent is found again.
@@ -62,7 +62,7 @@ impl Dispatcher {
     pub(super) fn queue(&mut self, event: Event) {
         if self.stuck_until.is_some() {
             self.events.retain(|earlier| !replaces(&event, earlier));
-            if matches!(event, Event::Command(..) | Event::Spawn(..) | Event::Terminate) {
+            if matches!(event, Event::Command(..) | Event::Spawn(..) | Event::Task(..) | Event::Terminate) {
                 self.stuck_until = Some(std::time::Duration::ZERO);
             }
         }

@@ -1,0 +1,54 @@
+//! What the daemon tells a check to run, and what the check reports. One JSON text each: on standard input, which stays open
+//! while the check is wanted, and on standard output.
+
+use serde::{Deserialize, Serialize};
+
+use crate::environment::Environment;
+use crate::member::{Bounds, Sandbox};
+use crate::task::TaskId;
+
+/// What is to be run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CheckOrder {
+    /// The task.
+    pub task: TaskId,
+    /// Which submission of it.
+    pub number: u32,
+    /// The commands, which run in turn until one fails.
+    pub commands: Vec<String>,
+    /// Where they run.
+    pub workspace: String,
+    /// Seconds that they may take together.
+    pub timeout: f64,
+    /// Their variables and umask.
+    pub environment: Environment,
+    /// How they are confined.
+    pub sandbox: Sandbox,
+    /// Their limits.
+    pub bounds: Bounds,
+    /// Where commands of the team may or once could write.
+    pub territory: Vec<String>,
+    /// The files that decide whether work is done, and where they lie.
+    pub protect: Vec<String>,
+    /// The directory that those count from.
+    pub protect_in: String,
+    /// What those were at the claim, if that is known.
+    pub protected: Option<String>,
+}
+
+/// How a check ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CheckReport {
+    /// Which command ran last, from 0.
+    pub command: usize,
+    /// Its exit code; none if something else ended it.
+    pub exit: Option<i32>,
+    /// What ended it, if it was not itself. Fits behind the command.
+    pub how: String,
+    /// How long all commands took, in seconds.
+    pub seconds: f64,
+    /// The end of the output.
+    pub output: String,
+    /// Whether a protected file is not as it was at the claim.
+    pub touched_protected: bool,
+}

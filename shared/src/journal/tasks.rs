@@ -1,0 +1,117 @@
+//! The part of the fold that is about tasks, and what decisions and commands ask of it.
+
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+
+use super::fold::PendingDerived;
+use super::{Line, TaskRecord, Team};
+use crate::member::{Gate, Member};
+use crate::name::Name;
+use crate::task::{Task, TaskEvent, TaskId, TaskStatus};
+
+impl Team {
+    pub(super) fn apply_task(&mut self, line: &Line, record: &TaskRecord) {
+        let task = record.task.clone();
+        if record.derived_from.is_some() {
+            self.pending_derived.retain(|(_, it)| *it != PendingDerived::Released(task.id));
+            return;
+        }
+        for id in &record.expired {
+            self.expire(line, id, "the work was released or cancelled");
+        }
+        if let Some(id) = record.command_id.as_ref().filter(|id| self.last_added.as_ref().is_none_or(|(last, _)| last != *id)) {
+            self.last_added = Some((id.clone(), task.id));
+        }
+        self.last_task = self.last_task.max(task.id);
+        let before = self.tasks.get(&task.id).map(|before| before.blocked_by.clone()).unwrap_or_default();
+        for gone in before.difference(&task.blocked_by) {
+            self.tasks.get_mut(gone).map(|other| other.blocks.remove(&task.id));
+        }
+        for new in task.blocked_by.difference(&before) {
+            self.tasks.get_mut(new).map(|other| other.blocks.insert(task.id));
+        }
+        if record.event == TaskEvent::Claimed
+            && task.plan
+            && let Some(owner) = task.owner.as_ref().and_then(|owner| self.members.get_mut(owner))
+            && owner.record.gate == Gate::Open
+        {
+            (owner.record.gate, owner.record.updated_at, owner.seq) = (Gate::Closed, line.at, line.seq);
+            let gate = PendingDerived::Gate(owner.record.name.clone());
+            self.pending_derived.push_back((line.seq, gate));
+        }
+        self.tasks.insert(task.id, task);
+    }
+
+    pub(super) fn release_task(&mut self, id: TaskId, line: &Line) {
+        if let Some(task) = self.tasks.get_mut(&id) {
+            *task = task.without_owner(line.at);
+            self.pending_derived.push_back((line.seq, PendingDerived::Released(id)));
+        }
+    }
+
+    /// Returns where a task stands; none if there never was one. A snapshot leaves out what was completed before it.
+    pub fn task_status(&self, id: TaskId) -> Option<TaskStatus> {
+        let known = self.tasks.get(&id).map(|task| task.status);
+        known.or((id > 0 && id <= self.last_task).then_some(TaskStatus::Completed))
+    }
+
+    /// Returns the tasks that a task still waits for, with their status.
+    pub fn blockers(&self, task: &Task) -> Vec<(TaskId, TaskStatus)> {
+        let status = |&id: &TaskId| Some((id, self.task_status(id)?));
+        task.blocked_by.iter().filter_map(status).filter(|(_, it)| *it != TaskStatus::Completed).collect()
+    }
+
+    /// Returns the task that a teammate holds: in progress, or in review.
+    pub fn held_by(&self, name: &Name) -> Option<&Task> {
+        self.tasks.values().find(|task| task.owner.as_ref() == Some(name))
+    }
+
+    /// Returns the task that a member claims next, none of those that are `taken`: the highest priority, then the lowest
+    /// number.
+    pub fn next_for(&self, member: &Member, taken: &BTreeSet<TaskId>) -> Option<&Task> {
+        let may = |task: &&Task| {
+            let is_open = task.status == TaskStatus::Pending && !taken.contains(&task.id);
+            is_open && task.is_for(member) && self.blockers(task).is_empty()
+        };
+        self.tasks.values().filter(may).min_by_key(|task| (Reverse(task.priority), task.id))
+    }
+
+    /// Returns the tasks along which a task would wait for itself, if it waited for these: `3, 5, 3`.
+    pub fn cycle(&self, id: TaskId, blocked_by: &BTreeSet<TaskId>) -> Option<Vec<TaskId>> {
+        let mut seen = BTreeSet::new();
+        let mut ways: Vec<Vec<TaskId>> = blocked_by.iter().map(|&next| vec![id, next]).collect();
+        while let Some(way) = ways.pop() {
+            let &last = way.last()?;
+            if last == id {
+                return Some(way);
+            }
+            if seen.insert(last)
+                && let Some(task) = self.tasks.get(&last)
+            {
+                ways.extend(task.blocked_by.iter().map(|&next| [&way[..], &[next]].concat()));
+            }
+        }
+        None
+    }
+
+    /// Tells whether a task is to be done, is done or is checked just now.
+    pub fn has_open_tasks(&self) -> bool {
+        self.tasks.values().any(|task| !task.status.is_finished())
+    }
+}
+
+impl TaskRecord {
+    /// Makes the record of an event that entails nothing else.
+    pub fn of(event: TaskEvent, task: Task, by: &str) -> Self {
+        Self {
+            event,
+            task,
+            by: by.to_owned(),
+            content: None,
+            command_id: None,
+            expired: Vec::new(),
+            tell: Vec::new(),
+            derived_from: None,
+        }
+    }
+}

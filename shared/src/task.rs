@@ -1,0 +1,324 @@
+//! The table of tasks, pure: where a task stands after an event, and what it is then.
+//!
+//! ```text
+//!            claim                submit               check passed
+//! pending ──────────▶ in_progress ──────▶ in_review ───────────────▶ completed
+//!    ▲      release        ▲                 │  check failed
+//!    ├─────────────────────┤                 ├────────▶ in_progress, or failed at the limit
+//!    │       retry         └─────────────────┘
+//!    └────────────────── failed, cancelled
+//! ```
+//!
+//! The daemon alone decides: a teammate claims and submits, and the check of a person or of the lead says whether the work is
+//! done.
+
+use std::collections::BTreeSet;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::member::Member;
+use crate::name::Name;
+
+mod fields;
+
+pub use fields::TaskFields;
+
+/// The number of a task: 1, 2, 3 … in a team, never used again.
+pub type TaskId = u32;
+
+/// How many checks of a task may fail, where nothing says how many.
+pub const MAX_ATTEMPTS: u32 = 3;
+
+/// How often the owner of a task is reminded that it is idle and has not submitted. Then the task is released.
+pub const MAX_REMINDERS: u32 = 2;
+
+/// Where a task stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TaskStatus {
+    /// It waits for a teammate.
+    Pending,
+    /// A teammate has claimed it.
+    InProgress,
+    /// It is submitted: its check runs, or waits for its turn.
+    InReview,
+    /// Its check has passed, or it has none.
+    Completed,
+    /// Its checks failed too often.
+    Failed,
+    /// It is not wanted any more.
+    Cancelled,
+}
+
+impl TaskStatus {
+    /// Returns the status as it is written.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::InProgress => "in_progress",
+            Self::InReview => "in_review",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+
+    /// Tells whether nothing is left to be done.
+    pub const fn is_finished(self) -> bool {
+        matches!(self, Self::Completed | Self::Failed | Self::Cancelled)
+    }
+}
+
+/// What happens to a task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TaskEvent {
+    /// It is made.
+    Created,
+    /// A teammate owns it.
+    Claimed,
+    /// Its owner says that it is done.
+    Submitted,
+    /// Its owner gives it back, is gone, or has let it lie.
+    Released,
+    /// A person or the lead gives it to a teammate.
+    Assigned,
+    /// It is not wanted any more.
+    Cancelled,
+    /// What is to be done, or how it is checked, has changed.
+    Edited,
+    /// It is to be tried once more.
+    Retried,
+    /// Its owner, which is idle, was reminded of it.
+    Reminded,
+    /// Its check could not run, and is tried again.
+    Checked,
+    /// Its check has passed, and so has its review.
+    Completed,
+    /// Its check has failed, or its review: the owner goes on.
+    Returned,
+    /// Its check has failed too often.
+    Failed,
+}
+
+impl TaskEvent {
+    /// Returns where a task stands after this event: every cell of (event × status). None: the two do not fit.
+    pub const fn leads_to(self, status: TaskStatus) -> Option<TaskStatus> {
+        use TaskStatus::{Cancelled, Completed, Failed, InProgress, InReview, Pending};
+        match (self, status) {
+            (Self::Claimed, Pending) | (Self::Reminded | Self::Edited, InProgress) => Some(InProgress),
+            (Self::Submitted, InProgress) | (Self::Checked, InReview) => Some(InReview),
+            (Self::Released, InProgress | InReview)
+            | (Self::Assigned, Pending | InProgress)
+            | (Self::Created | Self::Edited, Pending)
+            | (Self::Retried, Failed | Cancelled) => Some(Pending),
+            (Self::Cancelled, Pending | InProgress | InReview) => Some(Cancelled),
+            (Self::Completed, InReview) => Some(Completed),
+            (Self::Returned, InReview) => Some(InProgress),
+            (Self::Failed, InReview | InProgress) => Some(Failed),
+            _ => None,
+        }
+    }
+}
+
+/// Who must approve the work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, clap::ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub enum Reviewer {
+    /// A person.
+    Person,
+    /// A person or the lead agent.
+    Lead,
+}
+
+/// A command that says whether work is done: by exiting with 0.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Check {
+    /// The command, for `bash -c`.
+    pub command: String,
+    /// Who chose it: `user`, `lead` or `team.toml`.
+    pub set_by: String,
+}
+
+/// What the owner of a task has submitted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Submission {
+    /// 1, 2, 3 … for the task.
+    pub number: u32,
+    /// The teammate that did the work.
+    pub by: Name,
+    /// What it says about it.
+    pub summary: String,
+    /// The commands that run, in this order, until one fails.
+    pub checks: Vec<Check>,
+}
+
+/// How a task was completed, or what failed last.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TaskResult {
+    /// Of which submission.
+    pub submission: u32,
+    /// What the teammate said about its work.
+    pub summary: String,
+    /// The last command that ran.
+    pub check: Option<CheckResult>,
+    /// How far the result is known to be right.
+    pub verified: Verified,
+    /// Whether a protected path was changed since the claim.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub touched_protected: bool,
+}
+
+impl TaskResult {
+    /// Tells whether no check says that the work is not done.
+    pub fn has_passed(&self) -> bool {
+        self.check.as_ref().is_none_or(|check| check.exit == Some(0))
+    }
+}
+
+/// How a check ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CheckResult {
+    /// The command.
+    #[serde(flatten)]
+    pub check: Check,
+    /// Its exit code; none if a signal or the time limit ended it.
+    pub exit: Option<i32>,
+    /// How long all commands took.
+    pub seconds: f64,
+    /// Its output, below the team directory.
+    pub log: String,
+}
+
+/// How far a result is known to be right.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Verified {
+    /// The check passed in the workspace, in which others can write meanwhile.
+    #[serde(rename = "in place")]
+    InPlace,
+    /// Nothing was checked, or the check failed.
+    #[serde(rename = "no")]
+    No,
+}
+
+impl Verified {
+    /// Returns the word as it is written.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::InPlace => "in place",
+            Self::No => "no",
+        }
+    }
+}
+
+/// A task as it stands in the journal, and in `tasks/ID.json`.
+///
+/// **Who writes** `tasks/ID.json`: the daemon alone, by rename, after the journal has the line. **Who reads**: the commands, people and
+/// their programs. **When the daemon dies** before the file is written, the next one writes it at its start; the journal is the truth.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Task {
+    /// Its number.
+    pub id: TaskId,
+    /// What is to be done, in one line.
+    pub subject: String,
+    /// What is to be done, in full (Markdown).
+    pub description: String,
+    /// Where it stands.
+    pub status: TaskStatus,
+    /// The teammate that holds the claim.
+    pub owner: Option<Name>,
+    /// The tasks that must be completed before.
+    pub blocked_by: BTreeSet<TaskId>,
+    /// The tasks that wait for this one.
+    pub blocks: BTreeSet<TaskId>,
+    /// The name or role of the only teammates that may claim it.
+    #[serde(rename = "for")]
+    pub reserved_for: Option<String>,
+    /// Higher first, then the lower id.
+    pub priority: i32,
+    /// Its own check, besides that of the team.
+    pub check: Option<Check>,
+    /// Whether no check runs, the team's neither.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub no_check: bool,
+    /// Who must approve the work, besides its check.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub review: Option<Reviewer>,
+    /// Whether a claim closes the gate, until a plan is approved.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub plan: bool,
+    /// How many checks failed.
+    pub attempts: u32,
+    /// How many may fail.
+    pub max_attempts: u32,
+    /// How often a review sent it back.
+    #[serde(default)]
+    pub returns: u32,
+    /// How often the owner was reminded since its claim.
+    #[serde(default)]
+    pub reminders: u32,
+    /// What the protected paths were at the claim.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub protected: Option<String>,
+    /// The last submission.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub submission: Option<Submission>,
+    /// Why the check of the last submission could not run so far.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stalled: Option<String>,
+    /// How the last check ended.
+    pub result: Option<TaskResult>,
+    /// Who made it: `user` or the name of a member.
+    pub created_by: String,
+    /// Seconds since 1970.
+    pub created_at: f64,
+    /// Seconds since 1970.
+    pub updated_at: f64,
+}
+
+impl Task {
+    /// Returns the task after an event, of which only the status is taken over; none if the two do not fit.
+    pub fn after(&self, event: TaskEvent, at: f64) -> Option<Self> {
+        let mut next = Self { status: event.leads_to(self.status)?, updated_at: at, ..self.clone() };
+        // The owner of submitted work may be gone when its check fails.
+        if next.status == TaskStatus::InProgress && event == TaskEvent::Returned && self.owner.is_none() {
+            next.status = TaskStatus::Pending;
+        }
+        if !matches!(next.status, TaskStatus::InProgress | TaskStatus::InReview) {
+            next.owner = None;
+        }
+        if event == TaskEvent::Retried {
+            (next.attempts, next.returns, next.result) = (0, 0, None);
+        }
+        Some(next)
+    }
+
+    /// Returns the task when its owner has ended for good: what is submitted goes on without it.
+    pub fn without_owner(&self, at: f64) -> Self {
+        let released = self.after(TaskEvent::Released, at).filter(|_| self.status == TaskStatus::InProgress);
+        released.unwrap_or_else(|| Self { owner: None, updated_at: at, ..self.clone() })
+    }
+
+    /// Tells whether it is for a member: for all, for its name, or for its role.
+    pub fn is_for(&self, member: &Member) -> bool {
+        let named = |who: &String| who == member.name.as_str() || *who == member.terms.role;
+        self.reserved_for.as_ref().is_none_or(named)
+    }
+
+    /// Returns the task in a few words: `task 3 (subject)`.
+    pub fn title(&self) -> String {
+        format!("task {} ({})", self.id, self.subject)
+    }
+
+    /// Tells whether the check of the last submission has passed, or there was none.
+    pub fn is_checked(&self) -> bool {
+        let number = self.submission.as_ref().map(|submission| submission.number);
+        self.result.as_ref().is_some_and(|result| Some(result.submission) == number && result.has_passed())
+    }
+
+    /// Tells whether the work needs the approval of a person or the lead.
+    pub fn needs_review(&self) -> bool {
+        self.review.is_some() || self.result.as_ref().is_some_and(|result| result.touched_protected)
+    }
+}

@@ -1,0 +1,151 @@
+//! What people, the lead and teammates say of a task when they make or change it.
+
+use std::collections::BTreeSet;
+
+use clap::Args;
+use serde::{Deserialize, Serialize};
+
+use super::{Check, MAX_ATTEMPTS, Reviewer, Task, TaskId, TaskStatus};
+
+/// The longest subject, in characters.
+const MAX_SUBJECT: usize = 200;
+
+/// The longest description and the longest check, in bytes: a task stands in one message.
+const MAX_TEXT: usize = 200_000;
+
+/// What is said of a task. What is not said stays as it is, or as by default; an empty text takes something away.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, Args)]
+#[serde(default)]
+pub struct TaskFields {
+    /// What is to be done, in one line
+    #[arg(skip)]
+    pub subject: Option<String>,
+    /// What is to be done, in full; `-` reads it from standard input
+    #[arg(long, value_name = "TEXT")]
+    pub description: Option<String>,
+    /// The tasks that must be completed before, separated by commas
+    #[arg(long = "after", value_name = "ID", value_delimiter = ',')]
+    pub blocked_by: Option<Vec<TaskId>>,
+    /// The teammate or the role that alone may claim it
+    #[arg(long = "for", value_name = "NAME|ROLE")]
+    #[serde(rename = "for")]
+    pub reserved_for: Option<String>,
+    /// Higher is first
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub priority: Option<i32>,
+    /// A command that must exit with 0, after that of `[work] check`
+    #[arg(long, value_name = "COMMAND", conflicts_with = "no_check")]
+    pub check: Option<String>,
+    /// Run no check, not that of the team either: the result is not verified
+    #[arg(long, num_args = 0, default_missing_value = "true")]
+    pub no_check: Option<bool>,
+    /// Who must approve the work, after its check
+    #[arg(long)]
+    pub review: Option<Reviewer>,
+    /// Close the gate of the teammate that claims it, until a plan is approved
+    #[arg(long, num_args = 0, default_missing_value = "true")]
+    pub plan: Option<bool>,
+    /// How many checks may fail (default 3)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub max_attempts: Option<u32>,
+}
+
+impl TaskFields {
+    /// Returns the first field that only a person or the lead sets: a teammate does not choose how its work is checked.
+    pub fn reserved(&self) -> Option<&'static str> {
+        let said = [
+            ("check", self.check.is_some()),
+            ("no_check", self.no_check.is_some()),
+            ("review", self.review.is_some()),
+            ("for", self.reserved_for.is_some()),
+            ("max_attempts", self.max_attempts.is_some()),
+        ];
+        said.into_iter().find(|(_, is_said)| *is_said).map(|(name, _)| name)
+    }
+
+    /// Makes the task with this number. The caller has looked at the tasks that it waits for.
+    ///
+    /// # Errors
+    /// What is wrong with a field. Fits behind "error: ".
+    pub fn create(&self, id: TaskId, by: &str, at: f64) -> Result<Task, String> {
+        let subject = self.subject.clone().ok_or("a task needs a subject")?;
+        let new = Task {
+            id,
+            subject,
+            description: String::new(),
+            status: TaskStatus::Pending,
+            owner: None,
+            blocked_by: BTreeSet::new(),
+            blocks: BTreeSet::new(),
+            reserved_for: None,
+            priority: 0,
+            check: None,
+            no_check: false,
+            review: None,
+            plan: false,
+            attempts: 0,
+            max_attempts: MAX_ATTEMPTS,
+            returns: 0,
+            reminders: 0,
+            protected: None,
+            submission: None,
+            stalled: None,
+            result: None,
+            created_by: by.to_owned(),
+            created_at: at,
+            updated_at: at,
+        };
+        self.change(&new, by)
+    }
+
+    /// Returns a task with what is said here.
+    ///
+    /// # Errors
+    /// What is wrong with a field. Fits behind "error: ".
+    pub fn change(&self, task: &Task, by: &str) -> Result<Task, String> {
+        let mut next = task.clone();
+        let some = |text: &String| Some(text.trim().to_owned()).filter(|text| !text.is_empty());
+        if let Some(subject) = &self.subject {
+            subject.trim().clone_into(&mut next.subject);
+        }
+        if let Some(text) = &self.description {
+            next.description.clone_from(text);
+        }
+        if let Some(before) = &self.blocked_by {
+            next.blocked_by = before.iter().copied().collect();
+        }
+        if let Some(who) = &self.reserved_for {
+            next.reserved_for = some(who);
+        }
+        if let Some(command) = &self.check {
+            next.check = some(command).map(|command| Check { command, set_by: by.to_owned() });
+            next.no_check = false;
+        }
+        next.priority = self.priority.unwrap_or(next.priority);
+        next.no_check = self.no_check.unwrap_or(next.no_check);
+        next.review = self.review.or(next.review);
+        next.plan = self.plan.unwrap_or(next.plan);
+        next.max_attempts = self.max_attempts.unwrap_or(next.max_attempts);
+        is_usable(&next)?;
+        Ok(next)
+    }
+}
+
+fn is_usable(task: &Task) -> Result<(), String> {
+    let long = |what: &str, text: &str| match text.len() > MAX_TEXT {
+        true => Err(format!("the {what} has {} bytes, the limit is {MAX_TEXT}", text.len())),
+        false => Ok(()),
+    };
+    if task.subject.is_empty() || task.subject.contains(['\n', '\r']) {
+        return Err("the subject of a task is one line of text".to_owned());
+    }
+    if task.subject.chars().count() > MAX_SUBJECT {
+        return Err(format!("the subject has more than {MAX_SUBJECT} characters: the rest belongs into the description"));
+    }
+    long("description", &task.description)?;
+    long("check", task.check.as_ref().map_or("", |check| &check.command))?;
+    match task.blocked_by.contains(&task.id) {
+        true => Err(format!("task {} cannot wait for itself", task.id)),
+        false => Ok(()),
+    }
+}

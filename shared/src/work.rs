@@ -1,0 +1,52 @@
+//! `[work]` in `team.toml`: how the work of a team is checked. It stands in the journal line of each start: decisions rest on that.
+
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::amount::{amount, parse_seconds};
+use crate::task::Check;
+
+/// How long a check may take, where nothing says how long.
+pub const CHECK_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// How the work of a team is checked.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Work {
+    /// The command that must exit with 0 for every task.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub check: Option<String>,
+    /// How long the checks of a task may take together, in seconds.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "seconds")]
+    pub check_timeout: Option<u64>,
+    /// Whether checks reach the network.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub check_network: bool,
+    /// The files that decide whether work is done, such as `tests/**`: a task that changes one says so in its result.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub protect: Vec<String>,
+}
+
+impl Work {
+    /// Returns the check of every task.
+    pub fn check(&self) -> Option<Check> {
+        let command = self.check.as_ref().filter(|command| !command.trim().is_empty())?;
+        Some(Check { command: command.clone(), set_by: "team.toml".to_owned() })
+    }
+
+    /// Returns how long the checks of a task may take together.
+    pub fn timeout(&self) -> Duration {
+        self.check_timeout.map_or(CHECK_TIMEOUT, Duration::from_secs)
+    }
+
+    /// Tells whether nothing is said.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+fn seconds<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    amount(deserializer, parse_seconds).map(Some)
+}

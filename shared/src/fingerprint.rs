@@ -40,7 +40,9 @@ pub fn fingerprint(root: &Path, of: &[String]) -> io::Result<String> {
     let (mut left, mut looked) = (starts.into_iter().collect::<Vec<_>>(), 0);
     while let Some(at) = left.pop() {
         let found = match root.join(&at).symlink_metadata() {
-            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => continue,
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+                continue;
+            }
             other => other?,
         };
         looked += 1;
@@ -79,7 +81,9 @@ fn read_into(path: &Path, hash: &mut Sha256, room: &mut usize) -> io::Result<()>
             return Ok(());
         }
         hash.update(&piece[..read]);
-        *room = room.checked_sub(read).ok_or_else(|| io::Error::other("the protected files are larger than 256 MB"))?;
+        *room = room
+            .checked_sub(read)
+            .ok_or_else(|| io::Error::other("the protected files are larger than 256 MB"))?;
     }
 }
 

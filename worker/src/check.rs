@@ -109,7 +109,8 @@ async fn commands(mut toolbox: Toolbox, order: &CheckOrder, dir: &TeamDir) -> an
     };
     for (number, command) in order.commands.iter().enumerate() {
         let left = until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
-        let mut running = toolbox.start_check(command.clone(), left.as_secs_f64()).map_err(anyhow::Error::msg)?;
+        let mut running =
+            toolbox.start_check(command.clone(), left.as_secs_f64()).map_err(anyhow::Error::msg)?;
         let (exit, output, failure) = running.finish_check().await;
         let how = failure.unwrap_or_else(|| "exit code 0".to_owned());
         // A full disk costs the log, and not the check.

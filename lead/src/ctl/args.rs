@@ -4,6 +4,7 @@
 
 mod acting;
 mod looking;
+mod tasks;
 mod value;
 
 use std::ffi::OsString;
@@ -18,6 +19,7 @@ pub(crate) use looking::{
     Column, Completions, Doctor, Events, Inbox, Lint, LintAs, Log, Logs, Plans, Range, Requests, Schema,
     StatusArgs, TranscriptArgs,
 };
+pub(crate) use tasks::{TaskCommand, TaskList, Tasks};
 
 /// The heading of the options that every command takes.
 const EVERYWHERE: &str = "Options of every command";
@@ -108,6 +110,13 @@ pub(crate) enum Command {
     Reject(VerdictArgs),
     /// Ask a teammate for a plan: it is read-only from now on until a plan is approved
     RequestPlan(RequestPlan),
+    /// Make tasks, and see what becomes of them
+    ///
+    /// A teammate claims a task and submits it; it is completed when its check has exited with 0.
+    Task(Tasks),
+    /// List the tasks that are not finished: short for `task list`
+    #[command(name = "tasks")]
+    TaskList(TaskList),
     /// Wait until teammates have a given status
     Wait(Wait),
     /// Remove ended teammates from the team; their files move to the archive

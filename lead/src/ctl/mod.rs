@@ -29,7 +29,7 @@ pub(crate) mod escape;
 pub(crate) mod journal;
 pub(crate) mod output;
 
-use args::{Cli, Command};
+use args::{Cli, Command, TaskCommand, Tasks};
 use context::Context;
 
 use crate::error::CommandResult;
@@ -85,6 +85,8 @@ fn dispatch(command: Command, context: &Context, take_lock: TakeLock) -> Command
         Command::Reject(args) => commands::answer::run(context, &args.id, false, &args.feedback),
         Command::RequestPlan(args) => commands::request_plan::run(context, args),
         Command::Wait(args) => commands::wait::run(context, &args),
+        Command::Task(args) => commands::task::run(context, args),
+        Command::TaskList(args) => commands::task::run(context, Tasks { command: TaskCommand::List(args) }),
         Command::Forget(args) => commands::forget::run(context, &args),
         Command::Chat(args) => commands::chat::run(context, &args),
         Command::Attach(args) => commands::attach::run(context, &args),

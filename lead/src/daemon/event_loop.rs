@@ -23,8 +23,8 @@ use super::io::lead_inbox::LeadInbox;
 use super::io::owned::Owned;
 use super::io::reaper::{Beginning, ExitContext, Reaper};
 use super::io::signals::Signals;
-use super::io::workers::Reaped;
 use super::io::socket::Socket;
+use super::io::workers::Reaped;
 
 /// Everything that the daemon owns.
 pub(super) struct EventLoop {

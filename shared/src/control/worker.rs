@@ -30,6 +30,8 @@ pub struct WorkerState {
     pub plan: Option<RequestId>,
     /// Whether the daemon must ring it when its inbox grows.
     pub wants_ring: bool,
+    /// How far it has taken its inbox in, in bytes.
+    pub read: u64,
     /// What its conversation has cost so far.
     pub usage: Usage,
 }

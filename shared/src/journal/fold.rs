@@ -12,9 +12,9 @@ use super::{
 };
 use crate::id::RequestId;
 use crate::member::{Gate, Member};
+use crate::message::TEAMD;
 use crate::name::Name;
 use crate::position::Position;
-use crate::message::TEAMD;
 use crate::request::{Kind, Request, Status, Trigger};
 use crate::task::{Task, TaskEvent, TaskId};
 use crate::work::Work;
@@ -60,7 +60,12 @@ pub struct Team {
     #[schemars(with = "Vec<Request>")]
     pub requests: BTreeMap<RequestId, Request>,
     /// The tasks that decisions can rest on: all that are not completed, and those that were completed since the last snapshot.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty", serialize_with = "values", deserialize_with = "tasks")]
+    #[serde(
+        default,
+        skip_serializing_if = "BTreeMap::is_empty",
+        serialize_with = "values",
+        deserialize_with = "tasks"
+    )]
     #[schemars(with = "Vec<Task>")]
     pub tasks: BTreeMap<TaskId, Task>,
     /// The last number that a task was given.

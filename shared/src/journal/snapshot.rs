@@ -44,7 +44,8 @@ const MARK: &[u8] = br#""record":"snapshot""#;
 impl Team {
     /// Tells whether a snapshot is worth its line: `at_least` lines stand behind the last one, and more if it would be large.
     pub fn snapshot_is_due(&self, at_least: u64) -> bool {
-        let records = (self.members.len() + self.requests.len().min(ENDED_REQUESTS) + self.tasks.len()) as u64;
+        let records =
+            (self.members.len() + self.requests.len().min(ENDED_REQUESTS) + self.tasks.len()) as u64;
         let lines = self.seq - self.snapshot_seq;
         lines >= at_least.max(records * LINES_PER_RECORD)
     }

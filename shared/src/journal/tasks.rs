@@ -19,7 +19,11 @@ impl Team {
         for id in &record.expired {
             self.expire(line, id, "the work was released or cancelled");
         }
-        if let Some(id) = record.command_id.as_ref().filter(|id| self.last_added.as_ref().is_none_or(|(last, _)| last != *id)) {
+        if let Some(id) = record
+            .command_id
+            .as_ref()
+            .filter(|id| self.last_added.as_ref().is_none_or(|(last, _)| last != *id))
+        {
             self.last_added = Some((id.clone(), task.id));
         }
         self.last_task = self.last_task.max(task.id);

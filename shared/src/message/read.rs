@@ -129,7 +129,10 @@ impl Fields {
                 unread: self.take("unread").and_then(|v| json::whole(&v)).unwrap_or(0),
             },
             "task_assignment" => Body::TaskAssignment {
-                task_id: self.take("task_id").and_then(|v| json::whole(&v)).and_then(|n| u32::try_from(n).ok()),
+                task_id: self
+                    .take("task_id")
+                    .and_then(|v| json::whole(&v))
+                    .and_then(|n| u32::try_from(n).ok()),
                 subject: self.take("subject").and_then(|v| v.as_str().map(str::to_owned)).unwrap_or_default(),
             },
             other => Body::Unknown { kind: other.to_owned() },

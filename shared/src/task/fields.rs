@@ -140,7 +140,9 @@ fn is_usable(task: &Task) -> Result<(), String> {
         return Err("the subject of a task is one line of text".to_owned());
     }
     if task.subject.chars().count() > MAX_SUBJECT {
-        return Err(format!("the subject has more than {MAX_SUBJECT} characters: the rest belongs into the description"));
+        return Err(format!(
+            "the subject has more than {MAX_SUBJECT} characters: the rest belongs into the description"
+        ));
     }
     long("description", &task.description)?;
     long("check", task.check.as_ref().map_or("", |check| &check.command))?;

@@ -98,7 +98,9 @@ impl TaskCreate {
                 check,
                 ..TaskFields::default()
             })),
-            Err(_) => TaskAction::Refuse("task_create: the field `blocked_by`: must be numbers of tasks, such as 1, 2".to_owned()),
+            Err(_) => TaskAction::Refuse(
+                "task_create: the field `blocked_by`: must be numbers of tasks, such as 1, 2".to_owned(),
+            ),
         })
     }
 }
@@ -162,8 +164,12 @@ fn told(order: &TaskOrder, tasks: &[Task]) -> String {
         TaskOrder::List(None) => listed(tasks),
         TaskOrder::Add { .. } => format!("{title} is made"),
         TaskOrder::Claim(_) => format!("{title} is yours\n\n{}", task.description).trim_end().to_owned(),
-        TaskOrder::Submit(..) if task.status == TaskStatus::Completed => format!("{title} is completed; it has no check"),
-        TaskOrder::Submit(..) => format!("{title} is submitted: its check decides. You are told if that fails."),
+        TaskOrder::Submit(..) if task.status == TaskStatus::Completed => {
+            format!("{title} is completed; it has no check")
+        }
+        TaskOrder::Submit(..) => {
+            format!("{title} is submitted: its check decides. You are told if that fails.")
+        }
         TaskOrder::List(Some(_)) => described(task),
         _ => format!("{title} is {}", task.status.as_str().replace('_', " ")),
     }

@@ -22,6 +22,7 @@ pub(super) mod send;
 pub(super) mod shutdown;
 pub(super) mod spawn;
 pub(super) mod status;
+pub(super) mod task;
 pub(super) mod transcript;
 pub(super) mod up;
 pub(super) mod wait;

@@ -132,7 +132,9 @@ fn task(record: &TaskRecord) -> (String, String) {
         TaskEvent::Claimed => format!("claimed by {owner}"),
         TaskEvent::Submitted => format!("submitted by {by} (attempt {number})"),
         TaskEvent::Released => format!("released by {by}{because}"),
-        TaskEvent::Assigned => format!("kept for {} by {by}", task.reserved_for.as_deref().unwrap_or_default()),
+        TaskEvent::Assigned => {
+            format!("kept for {} by {by}", task.reserved_for.as_deref().unwrap_or_default())
+        }
         TaskEvent::Cancelled => format!("cancelled by {by}"),
         TaskEvent::Edited => format!("changed by {by}"),
         TaskEvent::Retried => format!("opened again by {by}"),

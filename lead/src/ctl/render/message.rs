@@ -50,9 +50,7 @@ fn detail(body: &Body) -> String {
         Body::PlanApprovalResponse { request_id, approve, .. } => {
             format!("{kind} {request_id} {}", verdict(*approve))
         }
-        Body::TaskAssignment { task_id, .. } => {
-            task_id.map_or(kind.to_owned(), |id| format!("{kind} {id}"))
-        }
+        Body::TaskAssignment { task_id, .. } => task_id.map_or(kind.to_owned(), |id| format!("{kind} {id}")),
         Body::IdleNotification { idle_reason, .. } => format!("{kind} {}", idle_reason.as_str()),
         Body::TeammateTerminated { unread, .. } => format!("{kind} {unread} unread"),
     }

@@ -17,8 +17,8 @@ mod tests;
 use teamd_shared::control::{Command, Refusal, RefusalCode};
 use teamd_shared::id::{Ids, RequestId};
 use teamd_shared::journal::{
-    Line, MemberEvent, MemberRecord, Notice, Record, RequestEvent, RequestRecord, TaskRecord, Team, TeamEvent,
-    TeamRecord,
+    Line, MemberEvent, MemberRecord, Notice, Record, RequestEvent, RequestRecord, TaskRecord, Team,
+    TeamEvent, TeamRecord,
 };
 use teamd_shared::member::Member;
 use teamd_shared::message::LEAD;
@@ -114,9 +114,7 @@ impl View<'_> {
             | Command::Compare { .. }
             | Command::HandOver(_)
             | Command::Task(_)
-            | Command::Spawn { .. } => {
-                Err(Refusal::new(RefusalCode::Failed, "misdirected command"))
-            }
+            | Command::Spawn { .. } => Err(Refusal::new(RefusalCode::Failed, "misdirected command")),
         }
     }
 

@@ -56,8 +56,10 @@ pub(crate) struct Alive {
     /// When it was started again by the policy: by the wall clock, as its record has it, and since the daemon began.
     restarts: Vec<(f64, Duration)>,
     pub(crate) said: WorkerState,
-    /// Whether it worked before what it said last, and is idle now.
+    /// Whether it has worked, and is idle since.
     pub(crate) became_idle: bool,
+    /// Whether its inbox held mail that it had not read when it said something last.
+    pub(crate) has_unread: bool,
     /// Whether it has said that it is ready.
     pub(crate) ready: bool,
     /// Whether it may take an inotify instance.
@@ -153,6 +155,13 @@ impl Live {
     pub(crate) fn wants_ring(&mut self, incarnation: &Incarnation, wants: bool) -> bool {
         let said = self.of_mut(incarnation).map(|alive| &mut alive.said.wants_ring);
         said.is_some_and(|said| !std::mem::replace(said, wants) && wants)
+    }
+
+    /// Takes in whether the inbox of a worker holds mail that it has not read, as it says just now.
+    pub(crate) fn note_unread(&mut self, incarnation: &Incarnation, has_unread: bool) {
+        if let Some(alive) = self.of_mut(incarnation) {
+            alive.has_unread = has_unread;
+        }
     }
 
     /// Takes in the environment of an incarnation whose spawn is journaled now. Before that, the order could still be refused.
@@ -368,7 +377,8 @@ impl Alive {
 
     fn take(&mut self, state: &WorkerState) {
         self.ready |= state.doing != Doing::Starting;
-        self.became_idle = self.said.doing == Doing::Working && state.doing == Doing::Idle;
+        self.became_idle =
+            state.doing == Doing::Idle && (self.became_idle || self.said.doing == Doing::Working);
         self.said = state.clone();
     }
 }

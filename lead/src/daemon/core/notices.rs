@@ -2,7 +2,9 @@
 //! made), and the names of archived files. Pure.
 
 use serde_json::{Map, json};
-use teamd_shared::journal::{Line, MemberEvent, MemberRecord, Notice, Record, RejectedLine, RequestRecord, TaskRecord};
+use teamd_shared::journal::{
+    Line, MemberEvent, MemberRecord, Notice, Record, RejectedLine, RequestRecord, TaskRecord,
+};
 use teamd_shared::member::Ending;
 use teamd_shared::message::{ASKED_BY, Body, LEAD, Message, TEAMD};
 use teamd_shared::name::Name;
@@ -58,13 +60,18 @@ fn of_task(record: &TaskRecord, to: &str) -> Option<(Body, String)> {
     let text = match record.event {
         TaskEvent::Claimed => {
             let text = [title, task.description.clone()].join("\n\n").trim_end().to_owned();
-            return Some((Body::TaskAssignment { task_id: Some(task.id), subject: task.subject.clone() }, text));
+            return Some((
+                Body::TaskAssignment { task_id: Some(task.id), subject: task.subject.clone() },
+                text,
+            ));
         }
         TaskEvent::Created | TaskEvent::Assigned if task.reserved_for.as_deref() == Some(to) => {
             format!("{title} is for you: claim it with claim_task when you are ready")
         }
         TaskEvent::Reminded => {
-            format!("{title} is yours and not submitted: submit it with task_update (status completed), or release it (status pending)")
+            format!(
+                "{title} is yours and not submitted: submit it with task_update (status completed), or release it (status pending)"
+            )
         }
         TaskEvent::Returned => record.content.clone().unwrap_or_default(),
         TaskEvent::Failed => format!("{title} has failed: work on it no more{more}"),
@@ -117,7 +124,11 @@ fn of_member(record: &MemberRecord) -> Option<(&'static str, Body, String)> {
                 .as_ref()
                 .filter(|_| unseen || matches!(exit.ending, Some(Ending::Hung | Ending::Limit)));
             let how = why.map_or(how.clone(), |why| format!("{how}: {why}"));
-            let how = if released.is_empty() { how } else { format!("{how}; released: task {}", released.join(", ")) };
+            let how = if released.is_empty() {
+                how
+            } else {
+                format!("{how}; released: task {}", released.join(", "))
+            };
             let body = Body::TeammateTerminated { name: name.clone(), exit: exit_json(exit), unread };
             Some((TEAMD, body, format!("{name} {how}")))
         }

@@ -5,9 +5,10 @@ use teamd_shared::control::{
     Command, Done, FromWorker, Refusal, RefusalCode, SpawnOrder, TaggedCommand, ToWorker,
 };
 use teamd_shared::inbox::{ReadError, last_lines};
+use teamd_shared::member::Doing;
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
-use teamd_shared::team_dir::TeamDir;
+use teamd_shared::team_dir::{TeamDir, TeamPath};
 use teamd_shared::watch::Changes;
 
 use super::{EventLoop, Sources};
@@ -64,6 +65,12 @@ impl EventLoop {
                         // The worker was not rung for mail that came before this was known.
                         if self.dispatcher.live.wants_ring(&incarnation, state.wants_ring) {
                             self.owned.connections.say(&incarnation, ToWorker::Ring);
+                        }
+                        // Only what is idle is given work, or reminded of it.
+                        if state.doing == Doing::Idle {
+                            let inbox = self.owned.dir.path(&TeamPath::inbox(&incarnation.name)).metadata();
+                            let has_unread = inbox.is_ok_and(|inbox| inbox.len() > state.read);
+                            self.dispatcher.live.note_unread(&incarnation, has_unread);
                         }
                         Some(Event::Said { incarnation, state })
                     }

@@ -91,7 +91,8 @@ impl Checks {
 
 fn start(order: &CheckOrder, supervisor: &mut Supervisor) -> Result<(JoinHandle<()>, File), String> {
     let cannot = |error: io::Error| format!("cannot start the check: {error}");
-    let report = File::from(memfd_create("check", MemfdFlags::CLOEXEC).map_err(|errno| cannot(errno.into()))?);
+    let report =
+        File::from(memfd_create("check", MemfdFlags::CLOEXEC).map_err(|errno| cannot(errno.into()))?);
     let (reader, writer) = io::pipe().map_err(cannot)?;
     let mut writer = pipe::Sender::from_owned_fd(writer.into()).map_err(cannot)?;
     let text = serde_json::to_vec(order).map_err(|error| cannot(error.into()))?;

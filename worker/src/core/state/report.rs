@@ -72,6 +72,7 @@ impl State {
             waiting,
             plan,
             wants_ring,
+            read: self.work.cursor.offset,
             usage: self.work.usage,
         }
     }

@@ -12,8 +12,8 @@ use teamd_shared::message::{IdleReason, TEAMD};
 use teamd_shared::name::Name;
 use teamd_shared::request::Kind;
 use teamd_shared::task::{
-    Check, CheckResult, MAX_REMINDERS, Submission, Task, TaskEvent, TaskFields, TaskId, TaskResult, TaskStatus,
-    Verified,
+    Check, CheckResult, MAX_REMINDERS, Submission, Task, TaskEvent, TaskFields, TaskId, TaskResult,
+    TaskStatus, Verified,
 };
 
 use super::{Decision, View, conflict};
@@ -120,13 +120,21 @@ impl View<'_> {
             if within {
                 task.blocked_by = task.blocked_by.iter().map(|place| first + place - 1).collect();
             }
-            let is_known = |before: &TaskId| *before < id && (*before >= first || self.team.task_status(*before).is_some());
+            let is_known = |before: &TaskId| {
+                *before < id && (*before >= first || self.team.task_status(*before).is_some())
+            };
             if let Some(unknown) = task.blocked_by.iter().find(|before| !is_known(before)) {
-                return Err(Refusal::new(RefusalCode::NotFound, format!("there is no task {unknown} to wait for"))
-                    .hint("`teamctl task list` lists them"));
+                return Err(Refusal::new(
+                    RefusalCode::NotFound,
+                    format!("there is no task {unknown} to wait for"),
+                )
+                .hint("`teamctl task list` lists them"));
             }
             if id > self.team.last_task {
-                let record = TaskRecord { command_id: Some(command.clone()), ..TaskRecord::of(TaskEvent::Created, task.clone(), by.as_str()) };
+                let record = TaskRecord {
+                    command_id: Some(command.clone()),
+                    ..TaskRecord::of(TaskEvent::Created, task.clone(), by.as_str())
+                };
                 decision = decision.task(self.told_for(record, ids));
             } else if let Some(known) = self.team.tasks.get(&id) {
                 task = known.clone();
@@ -139,7 +147,11 @@ impl View<'_> {
 
     /// Tells a teammate of a task that is for it by name, unless it is given its work.
     fn told_for(&self, record: TaskRecord, ids: &mut dyn Ids) -> TaskRecord {
-        let named = record.task.reserved_for.as_ref().and_then(|who| self.team.members.iter().find(|(name, _)| name.as_str() == who));
+        let named = record
+            .task
+            .reserved_for
+            .as_ref()
+            .and_then(|who| self.team.members.iter().find(|(name, _)| name.as_str() == who));
         let told = named.filter(|(_, state)| !state.record.phase.is_ended() && !state.record.terms.auto);
         let tell = told.map(|(name, _)| Notice { to: name.clone(), id: ids.message() });
         TaskRecord { tell: record.tell.into_iter().chain(tell).collect(), ..record }
@@ -147,7 +159,10 @@ impl View<'_> {
 
     fn claim(&self, by: &Actor, id: Option<TaskId>) -> Result<Decision, Refusal> {
         let Actor::Member(name) = by else {
-            return Err(conflict("a person claims no task", "`teamctl task assign ID NAME` gives it to a teammate"));
+            return Err(conflict(
+                "a person claims no task",
+                "`teamctl task assign ID NAME` gives it to a teammate",
+            ));
         };
         let member = self.running(name)?;
         if let Some(held) = self.team.held_by(name) {
@@ -177,7 +192,10 @@ impl View<'_> {
         if blockers.is_empty() {
             return Ok(());
         }
-        let blockers: Vec<String> = blockers.iter().map(|(id, status)| format!("{id} ({})", status.as_str().replace('_', " "))).collect();
+        let blockers: Vec<String> = blockers
+            .iter()
+            .map(|(id, status)| format!("{id} ({})", status.as_str().replace('_', " ")))
+            .collect();
         Err(conflict(format!("{} is blocked by {}", task.title(), blockers.join(", ")), "claim another one"))
     }
 
@@ -185,13 +203,16 @@ impl View<'_> {
         let task = self.known_task(id)?;
         self.is_theirs(by, task)?;
         let mut record = self.stepped(id, TaskEvent::Submitted, by)?;
-        let Some(owner) = record.task.owner.clone() else { return Err(self.does_not_fit(task, TaskEvent::Submitted)) };
+        let Some(owner) = record.task.owner.clone() else {
+            return Err(self.does_not_fit(task, TaskEvent::Submitted));
+        };
         let number = task.submission.as_ref().map_or(0, |before| before.number) + 1;
         let checks = match task.no_check {
             true => Vec::new(),
             false => self.team.work.check().into_iter().chain(task.check.clone()).collect(),
         };
-        record.task.submission = Some(Submission { number, by: owner, summary: summary.trim().to_owned(), checks });
+        record.task.submission =
+            Some(Submission { number, by: owner, summary: summary.trim().to_owned(), checks });
         let next = self.next_step(&record.task, ids);
         Ok(Decision::default().task(record).and(next))
     }
@@ -221,11 +242,19 @@ impl View<'_> {
     }
 
     /// Takes in how a check has ended. One that is not of the present submission says nothing.
-    pub(super) fn checked(&self, (id, number): (TaskId, u32), ended: &CheckReport, ids: &mut dyn Ids) -> Decision {
+    pub(super) fn checked(
+        &self,
+        (id, number): (TaskId, u32),
+        ended: &CheckReport,
+        ids: &mut dyn Ids,
+    ) -> Decision {
         let in_review = self.team.tasks.get(&id).filter(|task| task.status == TaskStatus::InReview);
-        let present = in_review.and_then(|task| Some((task, task.submission.as_ref().filter(|it| it.number == number)?)));
+        let present = in_review
+            .and_then(|task| Some((task, task.submission.as_ref().filter(|it| it.number == number)?)));
         let Some((task, submission)) = present else { return Decision::default() };
-        let Some(check) = submission.checks.get(ended.command).or(submission.checks.last()) else { return Decision::default() };
+        let Some(check) = submission.checks.get(ended.command).or(submission.checks.last()) else {
+            return Decision::default();
+        };
         let passed = ended.exit == Some(0);
         let result = TaskResult {
             submission: number,
@@ -251,7 +280,10 @@ impl View<'_> {
 
     /// Tells the lead once that a check could not run. That is no attempt: it is tried again.
     pub(super) fn not_checked(&self, (id, number): (TaskId, u32), why: &str, ids: &mut dyn Ids) -> Decision {
-        let is_it = |task: &&Task| task.status == TaskStatus::InReview && task.submission.as_ref().is_some_and(|it| it.number == number);
+        let is_it = |task: &&Task| {
+            task.status == TaskStatus::InReview
+                && task.submission.as_ref().is_some_and(|it| it.number == number)
+        };
         let Some(task) = self.team.tasks.get(&id).filter(is_it) else { return Decision::default() };
         let again = Decision::default().act(Action::CheckAgain(id));
         match task.stalled.as_deref() == Some(why) {
@@ -270,8 +302,12 @@ impl View<'_> {
     /// Records what the daemon itself decides about a task, and tells its owner and the lead.
     fn system(&self, task: &Task, event: TaskEvent, content: Option<String>, ids: &mut dyn Ids) -> Decision {
         let Some(next) = task.after(event, self.now.wall) else { return Decision::default() };
-        let owner = task.owner.clone().filter(|_| !matches!(event, TaskEvent::Completed | TaskEvent::Checked));
-        let lead = matches!(event, TaskEvent::Completed | TaskEvent::Failed | TaskEvent::Released | TaskEvent::Checked);
+        let owner =
+            task.owner.clone().filter(|_| !matches!(event, TaskEvent::Completed | TaskEvent::Checked));
+        let lead = matches!(
+            event,
+            TaskEvent::Completed | TaskEvent::Failed | TaskEvent::Released | TaskEvent::Checked
+        );
         let lead = lead.then(Name::lead);
         let mut tell: Vec<Notice> = Vec::new();
         for to in owner.into_iter().chain(lead) {
@@ -314,15 +350,29 @@ impl View<'_> {
         if task.status == TaskStatus::InReview { decision.act(Action::EndCheck(task.id)) } else { decision }
     }
 
-    fn edit(&self, by: &Actor, id: TaskId, fields: &TaskFields, ids: &mut dyn Ids) -> Result<Decision, Refusal> {
+    fn edit(
+        &self,
+        by: &Actor,
+        id: TaskId,
+        fields: &TaskFields,
+        ids: &mut dyn Ids,
+    ) -> Result<Decision, Refusal> {
         self.is_lead(by)?;
         let task = self.known_task(id)?;
         let mut record = self.stepped(id, TaskEvent::Edited, by)?;
-        let usage = |message| Refusal::new(RefusalCode::Usage, message).hint("`teamctl task edit --help` shows what can be said");
+        let usage = |message| {
+            Refusal::new(RefusalCode::Usage, message)
+                .hint("`teamctl task edit --help` shows what can be said")
+        };
         record.task = fields.change(&record.task, by.as_str()).map_err(usage)?;
-        if let Some(unknown) = record.task.blocked_by.iter().find(|before| self.team.task_status(**before).is_none()) {
-            return Err(Refusal::new(RefusalCode::NotFound, format!("there is no task {unknown} to wait for"))
-                .hint("`teamctl task list` lists them"));
+        if let Some(unknown) =
+            record.task.blocked_by.iter().find(|before| self.team.task_status(**before).is_none())
+        {
+            return Err(Refusal::new(
+                RefusalCode::NotFound,
+                format!("there is no task {unknown} to wait for"),
+            )
+            .hint("`teamctl task list` lists them"));
         }
         if let Some(cycle) = self.team.cycle(id, &record.task.blocked_by) {
             let way: Vec<String> = cycle.iter().map(TaskId::to_string).collect();
@@ -343,7 +393,10 @@ impl View<'_> {
     fn is_theirs(&self, by: &Actor, task: &Task) -> Result<(), Refusal> {
         match by {
             Actor::Member(name) if by.is_teammate() && task.owner.as_ref() != Some(name) => {
-                let owner = task.owner.as_ref().map_or("claimed by no teammate".to_owned(), |owner| format!("{owner}'s"));
+                let owner = task
+                    .owner
+                    .as_ref()
+                    .map_or("claimed by no teammate".to_owned(), |owner| format!("{owner}'s"));
                 Err(conflict(format!("{} is {owner}", task.title()), "claim a task before you work on it"))
             }
             _ => Ok(()),
@@ -378,8 +431,11 @@ impl View<'_> {
     }
 
     fn takes_work(&self, member: &Member) -> bool {
-        let idle = self.live.of(&Incarnation::of(member)).filter(|alive| alive.connected && alive.ready && alive.said.doing == Doing::Idle);
-        let able = idle.is_some_and(|alive| matches!(alive.said.idle_reason, None | Some(IdleReason::Available)));
+        let idle = self.live.of(&Incarnation::of(member)).filter(|alive| {
+            alive.connected && alive.ready && !alive.has_unread && alive.said.doing == Doing::Idle
+        });
+        let able =
+            idle.is_some_and(|alive| matches!(alive.said.idle_reason, None | Some(IdleReason::Available)));
         able && !self.team.stopping
             && member.ending.is_none()
             && self.team.pending_of(&member.name).next().is_none()
@@ -390,7 +446,8 @@ impl View<'_> {
     /// Reminds a member that has become idle of the task that it holds; the third time the task is released, and that counts
     /// as a failed attempt.
     pub(super) fn remind(&self, incarnation: &Incarnation, ids: &mut dyn Ids) -> Decision {
-        let became_idle = self.live.of(incarnation).is_some_and(|alive| alive.became_idle);
+        let became_idle =
+            self.live.of(incarnation).is_some_and(|alive| alive.became_idle && !alive.has_unread);
         let waits = self.team.pending(&incarnation.name, Kind::PlanApproval).is_some();
         let held = self.team.held_by(&incarnation.name).filter(|task| task.status == TaskStatus::InProgress);
         let Some(task) = held.filter(|_| became_idle && !waits) else { return Decision::default() };
@@ -401,7 +458,8 @@ impl View<'_> {
         let attempts = task.attempts + 1;
         let event = if attempts < task.max_attempts { TaskEvent::Released } else { TaskEvent::Failed };
         let text = "it became idle three times, and did not submit".to_owned();
-        self.system(&Task { attempts, reminders: 0, ..task.clone() }, event, Some(text), ids).act(Action::Offer)
+        self.system(&Task { attempts, reminders: 0, ..task.clone() }, event, Some(text), ids)
+            .act(Action::Offer)
     }
 
     /// Returns the tasks that lose their owner when it ends for good.

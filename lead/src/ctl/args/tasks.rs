@@ -1,0 +1,113 @@
+//! The arguments of `teamctl task`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueHint};
+use teamd_shared::name::Name;
+use teamd_shared::task::{TaskFields, TaskId};
+
+use crate::ctl::completion::names;
+
+// (A doc comment would replace the help of the command.)
+#[derive(Debug, Args)]
+pub(crate) struct Tasks {
+    /// What to do
+    #[command(subcommand)]
+    pub(crate) command: TaskCommand,
+}
+
+/// What can be done with tasks.
+#[derive(Debug, Subcommand)]
+pub(crate) enum TaskCommand {
+    /// Make a task, and print its id
+    Add(Box<TaskAdd>),
+    /// List the tasks that are not finished
+    #[command(alias = "ls")]
+    List(TaskList),
+    /// Show everything about a task
+    Show(TaskRef),
+    /// Change what is said of a task that is not submitted
+    Edit(Box<TaskEdit>),
+    /// Keep a task for a teammate; another one that holds it loses it
+    Assign(TaskAssign),
+    /// Give a task back, for any teammate; ends its check
+    Release(TaskRef),
+    /// Submit a task in the place of its owner: its check decides
+    Submit(TaskSubmit),
+    /// Cancel a task
+    #[command(alias = "rm")]
+    Cancel(TaskRef),
+    /// Open a task again that has failed or was cancelled
+    Retry(TaskRef),
+    /// Show the output of the last check of a task
+    Log(TaskRef),
+    /// Make many tasks, from a Markdown checklist, TOML or JSON
+    ///
+    /// In a checklist (`- [ ] subject`), an item waits for those that are nested below it. In TOML each `[[task]]` has the fields of
+    /// `teamctl task show ID --json`; in JSON an array has them. There `id` numbers the tasks of the file, for `blocked_by`.
+    Import(TaskImport),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TaskRef {
+    /// The task
+    #[arg(value_name = "ID")]
+    pub(crate) id: TaskId,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TaskAdd {
+    /// What is to be done, in one line
+    #[arg(value_name = "SUBJECT")]
+    pub(crate) subject: String,
+    /// What else is said
+    #[command(flatten)]
+    pub(crate) fields: TaskFields,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TaskEdit {
+    /// The task
+    #[arg(value_name = "ID")]
+    pub(crate) id: TaskId,
+    /// What is to be done, in one line
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) subject: Option<String>,
+    /// What else is said
+    #[command(flatten)]
+    pub(crate) fields: TaskFields,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TaskList {
+    /// Show finished tasks, too
+    #[arg(long)]
+    pub(crate) all: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TaskAssign {
+    /// The task
+    #[arg(value_name = "ID")]
+    pub(crate) id: TaskId,
+    /// The teammate
+    #[arg(value_parser = Name::of_inbox, add = names())]
+    pub(crate) name: Name,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TaskSubmit {
+    /// The task
+    #[arg(value_name = "ID")]
+    pub(crate) id: TaskId,
+    /// What was done
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    pub(crate) summary: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TaskImport {
+    /// The file; `-` is standard input
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) file: PathBuf,
+}

@@ -1,0 +1,253 @@
+//! `teamctl task`: the list of work. What changes something asks the daemon; what shows something reads the files.
+
+mod import;
+
+use anstyle::{AnsiColor, Style};
+use rustix::fs::OFlags;
+use serde_json::json;
+use teamd_shared::control::{Command, Done, TaskOrder};
+use teamd_shared::id::{Ids, RandomIds};
+use teamd_shared::journal::Team;
+use teamd_shared::task::{Task, TaskFields, TaskId, TaskStatus};
+use teamd_shared::team_dir::{TeamDir, TeamPath};
+
+use crate::client::unexpected;
+use crate::ctl::args::{TaskCommand, TaskList, Tasks};
+use crate::ctl::context::{Context, block_on};
+use crate::ctl::output::paint;
+use crate::ctl::render::{BAD, BOLD, DIM, facts};
+use crate::ctl::table::{Cell, Table};
+use crate::ctl::waiting::{Caller, Early};
+use crate::ctl::{clock, journal, text};
+use crate::error::{CommandError, CommandResult};
+use crate::exit_code::ExitCode;
+
+/// Runs the command.
+pub(in crate::ctl) fn run(context: &Context, args: Tasks) -> CommandResult {
+    match args.command {
+        TaskCommand::Add(add) => {
+            let fields = TaskFields { subject: Some(add.subject), ..given(add.fields)? };
+            let made = make(context, vec![fields], false)?;
+            let Some(task) = made.first() else { return Ok(ExitCode::Failed) };
+            context.out.result(task, task.id).map(|()| ExitCode::Done)
+        }
+        TaskCommand::Import(import) => {
+            let tasks = import::read(&import.file)?;
+            let made = make(context, tasks, true)?;
+            let ids: Vec<String> = made.iter().map(|task| task.id.to_string()).collect();
+            context.out.result(&made, ids.join("\n")).map(|()| ExitCode::Done)
+        }
+        TaskCommand::List(args) => list(context, &args),
+        TaskCommand::Show(it) => show(context, it.id),
+        TaskCommand::Log(it) => log(context, it.id),
+        TaskCommand::Edit(edit) => {
+            let fields = TaskFields { subject: edit.subject, ..given(edit.fields)? };
+            if fields == TaskFields::default() {
+                return Err(CommandError::new(ExitCode::Usage, "nothing to change")
+                    .hint("`teamctl task edit --help` shows what can be changed"));
+            }
+            order(context, TaskOrder::Edit(edit.id, Box::new(fields)), "is changed")
+        }
+        TaskCommand::Assign(it) => {
+            order(context, TaskOrder::Assign(it.id, it.name.clone()), &format!("is kept for {}", it.name))
+        }
+        TaskCommand::Release(it) => order(context, TaskOrder::Release(it.id), "is released"),
+        TaskCommand::Submit(it) => order(context, TaskOrder::Submit(it.id, it.summary), "is submitted"),
+        TaskCommand::Cancel(it) => order(context, TaskOrder::Cancel(it.id), "is cancelled"),
+        TaskCommand::Retry(it) => order(context, TaskOrder::Retry(it.id), "is open again"),
+    }
+}
+
+fn given(fields: TaskFields) -> Result<TaskFields, CommandError> {
+    let description = fields.description.as_deref().map(text::given).transpose()?;
+    Ok(TaskFields { description, ..fields })
+}
+
+fn make(context: &Context, tasks: Vec<TaskFields>, within: bool) -> Result<Vec<Task>, CommandError> {
+    ask(context, TaskOrder::Add { id: RandomIds.request(), tasks, within })
+}
+
+fn order(context: &Context, order: TaskOrder, done: &str) -> CommandResult {
+    let tasks = ask(context, order)?;
+    let Some(task) = tasks.last() else { return Ok(ExitCode::Failed) };
+    let done = if task.status == TaskStatus::Completed { "is completed" } else { done };
+    context.out.result(task, format_args!("{} {done}", task.title())).map(|()| ExitCode::Done)
+}
+
+fn ask(context: &Context, order: TaskOrder) -> Result<Vec<Task>, CommandError> {
+    let dir = context.dir()?;
+    let caller = Caller { dir: &dir, out: &context.out, timeout: None };
+    match block_on(caller.one(Command::Task(order)))? {
+        Ok(Ok(Done::Tasks(tasks))) => Ok(tasks),
+        Ok(Ok(other)) => Err(unexpected(&other)),
+        Ok(Err(refusal)) => Err(refusal.into()),
+        Err(early) => {
+            Err(Early::error(early, "the daemon", String::new(), "`teamctl task list` shows the tasks"))
+        }
+    }
+}
+
+fn list(context: &Context, args: &TaskList) -> CommandResult {
+    let dir = context.dir()?;
+    let team = journal::fold(&dir)?;
+    let mut tasks: Vec<Task> = team.tasks.values().cloned().collect();
+    if args.all {
+        // What was completed long ago stands in its own file alone.
+        let old = (1..=team.last_task).filter(|id| !team.tasks.contains_key(id));
+        tasks.extend(old.filter_map(|id| read(&dir, id).ok().flatten()));
+        tasks.sort_by_key(|task| task.id);
+    } else {
+        tasks.retain(|task| !task.status.is_finished());
+        tasks.sort_by_key(|task| (std::cmp::Reverse(task.priority), task.id));
+    }
+    if context.out.is_json() {
+        return context.out.json(&tasks).map(|()| ExitCode::Done);
+    }
+    if tasks.is_empty() {
+        let done = team.last_task;
+        context.out.note(match done {
+            0 => "there are no tasks; `teamctl task add SUBJECT` makes one".to_owned(),
+            _ => format!("nothing is left to do; `teamctl task list --all` shows all {done}"),
+        });
+        return Ok(ExitCode::Done);
+    }
+    context.out.text(table(&team, &tasks).render(context.out.width()))?;
+    Ok(ExitCode::Done)
+}
+
+fn table(team: &Team, tasks: &[Task]) -> Table {
+    let mut table = Table::new(&["ID", "STATUS", "OWNER", "VERIFIED", "SUBJECT"]);
+    for task in tasks {
+        let owner = task.owner.as_ref().map(ToString::to_string);
+        let owner =
+            owner.or_else(|| task.reserved_for.as_ref().map(|whom| format!("({whom})"))).unwrap_or_default();
+        let blockers = blockers(team, task);
+        let subject = match blockers.is_empty() {
+            true => task.subject.clone(),
+            false => format!("{} (blocked by {blockers})", task.subject),
+        };
+        table.row(vec![
+            Cell::new(task.id.to_string()),
+            Cell::styled(task.status.as_str(), style(task.status)),
+            Cell::new(owner),
+            Cell::new(verified(task)),
+            Cell::new(subject),
+        ]);
+    }
+    table
+}
+
+/// Says what a pending task waits for: `3, 5 (failed)`.
+fn blockers(team: &Team, task: &Task) -> String {
+    if task.status != TaskStatus::Pending {
+        return String::new();
+    }
+    let said = team.blockers(task).into_iter().map(|(id, status)| match status {
+        TaskStatus::Failed | TaskStatus::Cancelled => format!("{id} ({})", status.as_str()),
+        _ => id.to_string(),
+    });
+    said.collect::<Vec<_>>().join(", ")
+}
+
+fn verified(task: &Task) -> &'static str {
+    match (&task.result, task.status) {
+        (Some(result), TaskStatus::Completed) => result.verified.as_str(),
+        _ => "",
+    }
+}
+
+fn style(status: TaskStatus) -> Style {
+    match status {
+        TaskStatus::Completed => AnsiColor::Green.on_default(),
+        TaskStatus::Failed => BAD,
+        TaskStatus::Cancelled => DIM,
+        TaskStatus::InProgress | TaskStatus::InReview => AnsiColor::Cyan.on_default(),
+        TaskStatus::Pending => Style::new(),
+    }
+}
+
+/// Finds a task in the journal, or in its own file.
+fn find(team: &Team, dir: &TeamDir, id: TaskId) -> Result<Task, CommandError> {
+    let known = match team.tasks.get(&id) {
+        Some(task) => Some(task.clone()),
+        None => read(dir, id)?,
+    };
+    known.ok_or_else(|| {
+        CommandError::new(ExitCode::NotFound, format!("there is no task {id}"))
+            .hint("`teamctl task list --all` lists them")
+    })
+}
+
+fn read(dir: &TeamDir, id: TaskId) -> Result<Option<Task>, CommandError> {
+    let at = TeamPath::task(id);
+    match dir.read(&at) {
+        Err(error) if error.is_not_found() => Ok(None),
+        Err(error) => Err(error.into()),
+        Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(|error| {
+            CommandError::new(ExitCode::Failed, format!("{at} cannot be read: {error}"))
+                .hint("`teamctl events` shows what happened")
+        }),
+    }
+}
+
+fn show(context: &Context, id: TaskId) -> CommandResult {
+    let dir = context.dir()?;
+    let team = journal::fold(&dir)?;
+    let task = find(&team, &dir, id)?;
+    if context.out.is_json() {
+        return context.out.json(&task).map(|()| ExitCode::Done);
+    }
+    let ids = |ids: &std::collections::BTreeSet<TaskId>| {
+        ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+    };
+    let text = |text: Option<&String>| text.cloned().unwrap_or_default();
+    let checks = team.work.check().filter(|_| !task.no_check).into_iter().chain(task.check.clone());
+    let checks: Vec<String> =
+        checks.map(|check| format!("{} (set by {})", check.command, check.set_by)).collect();
+    let check = task.result.as_ref().and_then(|result| result.check.as_ref()).map(|check| {
+        let exit = check.exit.map_or("was ended".to_owned(), |exit| format!("exited with {exit}"));
+        format!("`{}` {exit} after {}", check.check.command, clock::span(check.seconds))
+    });
+    let all = [
+        ("description", task.description.clone()),
+        ("owner", task.owner.as_ref().map(ToString::to_string).unwrap_or_default()),
+        ("for", text(task.reserved_for.as_ref())),
+        ("blocked by", blockers(&team, &task)),
+        ("blocks", ids(&task.blocks)),
+        ("check", checks.join("\n")),
+        ("attempts", format!("{} of {}", task.attempts, task.max_attempts)),
+        (
+            "submitted",
+            task.submission.as_ref().map(|it| format!("by {}: {}", it.by, it.summary)).unwrap_or_default(),
+        ),
+        ("last check", text(check.as_ref())),
+        ("stalled", text(task.stalled.as_ref())),
+        ("verified", verified(&task).to_owned()),
+        ("created", format!("{}, by {}", clock::time_of_day(task.created_at), task.created_by)),
+    ];
+    let status = paint(style(task.status), task.status.as_str());
+    context.out.wrapped(&facts(
+        format!("{}  {}  {status}", paint(BOLD, task.id), crate::ctl::escape::line(&task.subject)),
+        &all,
+    ))?;
+    Ok(ExitCode::Done)
+}
+
+fn log(context: &Context, id: TaskId) -> CommandResult {
+    let dir = context.dir()?;
+    let at = TeamPath::check_log(id);
+    let mut output = String::new();
+    match dir.open_file(&at, OFlags::RDONLY) {
+        Ok(mut file) => {
+            let read = std::io::Read::read_to_string(&mut file, &mut output);
+            read.map_err(|error| CommandError::new(ExitCode::Failed, format!("cannot read {at}: {error}")))?;
+        }
+        Err(error) if error.is_not_found() => {
+            find(&journal::fold(&dir)?, &dir, id)?;
+            context.out.note(format_args!("no check of task {id} has run"));
+        }
+        Err(error) => return Err(error.into()),
+    }
+    context.out.result(&json!({"id": id, "output": output}), crate::ctl::escape::text(output.trim_end()))?;
+    Ok(ExitCode::Done)
+}

@@ -1,0 +1,210 @@
+//! Many tasks from one file: a Markdown checklist, TOML, or JSON. Pure but for the reading of the file.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use serde::Deserialize;
+use teamd_shared::task::{TaskFields, TaskId};
+
+use crate::ctl::text;
+use crate::error::CommandError;
+use crate::exit_code::ExitCode;
+
+/// The most tasks of a file.
+const MOST: usize = 10_000;
+
+/// A task of a file: with a number of its own, that others of the file name.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Item {
+    id: Option<TaskId>,
+    #[serde(flatten)]
+    fields: TaskFields,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TomlFile {
+    task: Vec<Item>,
+}
+
+/// Reads a file: each task stands behind those that it waits for, and names them by their places, from 1.
+///
+/// # Errors
+/// [`ExitCode::Usage`] for what is no list of tasks, with the place in the file.
+pub(super) fn read(file: &Path) -> Result<Vec<TaskFields>, CommandError> {
+    let content = text::from_file(file)?;
+    let tasks = parse(&content).map_err(|why| {
+        CommandError::new(ExitCode::Usage, format!("{}: {why}", file.display()))
+            .hint("`teamctl task import --help` shows the forms; nothing was made")
+    })?;
+    if tasks.len() > MOST {
+        let message = format!("{} has {} tasks, the limit is {MOST}", file.display(), tasks.len());
+        return Err(CommandError::new(ExitCode::Usage, message).hint("import it in parts"));
+    }
+    Ok(tasks)
+}
+
+fn parse(content: &str) -> Result<Vec<TaskFields>, String> {
+    let begin = content.trim_start();
+    let items = if begin.starts_with('[') && !begin.starts_with("[[") {
+        serde_json::from_str::<Vec<Item>>(content).map_err(|error| error.to_string())?
+    } else if content.lines().any(|line| line.trim() == "[[task]]") {
+        toml::from_str::<TomlFile>(content).map_err(|error| error.to_string())?.task
+    } else {
+        checklist(content)?
+    };
+    if items.is_empty() {
+        return Err("there are no tasks in it".to_owned());
+    }
+    in_order(items)
+}
+
+/// Reads the items of a checklist. What stands below an item and is none belongs to its description.
+fn checklist(content: &str) -> Result<Vec<Item>, String> {
+    let mut items: Vec<(usize, Item)> = Vec::new();
+    // The places of the items above the line, from the outermost.
+    let mut above: Vec<usize> = Vec::new();
+    for line in content.lines() {
+        let indent = line.len() - line.trim_start().len();
+        let Some((is_done, subject)) = item(line.trim()) else {
+            if let Some((depth, last)) = items.last_mut().filter(|(depth, _)| indent > *depth) {
+                let more = line.get(*depth..).unwrap_or_default().trim();
+                let text = last.fields.description.get_or_insert_default();
+                text.push_str(if text.is_empty() { "" } else { "\n" });
+                text.push_str(more);
+            }
+            continue;
+        };
+        if is_done {
+            continue;
+        }
+        above.retain(|&place| items[place].0 < indent);
+        let id = u32::try_from(items.len() + 1).map_err(|_| "there are too many")?;
+        if let Some(&parent) = above.last() {
+            items[parent].1.fields.blocked_by.get_or_insert_default().push(id);
+        }
+        above.push(items.len());
+        let fields = TaskFields { subject: Some(subject.to_owned()), ..TaskFields::default() };
+        items.push((indent, Item { id: Some(id), fields }));
+    }
+    match items.is_empty() {
+        true => {
+            Err("line 1: this is no checklist (`- [ ] subject`), TOML (`[[task]]`) or JSON array".to_owned())
+        }
+        false => Ok(items.into_iter().map(|(_, item)| item).collect()),
+    }
+}
+
+/// Reads `- [ ] subject`; tells whether it is ticked off.
+fn item(line: &str) -> Option<(bool, &str)> {
+    let rest = ["- ", "* ", "+ "].iter().find_map(|mark| line.strip_prefix(mark))?.trim_start();
+    let is_done = rest.starts_with("[x]") || rest.starts_with("[X]");
+    let subject =
+        rest.strip_prefix("[ ]").or_else(|| rest.strip_prefix("[x]")).or_else(|| rest.strip_prefix("[X]"))?;
+    Some((is_done, subject.trim()))
+}
+
+/// Puts each task behind those that it waits for.
+fn in_order(items: Vec<Item>) -> Result<Vec<TaskFields>, String> {
+    let mut places = BTreeMap::new();
+    for (place, item) in items.iter().enumerate() {
+        let id = item.id.or_else(|| u32::try_from(place + 1).ok()).unwrap_or_default();
+        if places.insert(id, place).is_some() {
+            return Err(format!("two tasks have the id {id}"));
+        }
+    }
+    let waits_for = |item: &Item| -> Result<Vec<usize>, String> {
+        let subject = item.fields.subject.as_deref().unwrap_or_default();
+        let place = |id: &TaskId| {
+            places
+                .get(id)
+                .copied()
+                .ok_or(format!("the task {subject:?} waits for {id}, which is not in the file"))
+        };
+        item.fields.blocked_by.iter().flatten().map(place).collect()
+    };
+    let waits: Vec<Vec<usize>> = items.iter().map(waits_for).collect::<Result<_, _>>()?;
+    let (mut done, mut order) = (BTreeSet::new(), Vec::new());
+    // Kahn's algorithm; of those that can come next, the first of the file.
+    let mut open: BTreeSet<usize> = (0..items.len()).filter(|&place| waits[place].is_empty()).collect();
+    let mut behind: Vec<Vec<usize>> = vec![Vec::new(); items.len()];
+    waits.iter().enumerate().for_each(|(place, before)| before.iter().for_each(|&it| behind[it].push(place)));
+    while let Some(place) = open.pop_first() {
+        done.insert(place);
+        order.push(place);
+        open.extend(
+            behind[place]
+                .iter()
+                .filter(|&&next| waits[next].iter().all(|it| done.contains(it)) && !done.contains(&next)),
+        );
+    }
+    if let Some(stuck) = (0..items.len()).find(|place| !done.contains(place)) {
+        let subject = items[stuck].fields.subject.as_deref().unwrap_or_default();
+        return Err(format!("the task {subject:?} waits for itself, by way of others"));
+    }
+    let new: BTreeMap<usize, TaskId> = order.iter().zip(1..).map(|(&place, new)| (place, new)).collect();
+    let mut items: Vec<Option<Item>> = items.into_iter().map(Some).collect();
+    let taken = order.iter().filter_map(|&place| {
+        let fields = items[place].take()?.fields;
+        let blocked_by = waits[place].iter().map(|before| new[before]).collect();
+        Some(TaskFields { blocked_by: Some(blocked_by), ..fields })
+    });
+    Ok(taken.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(content: &str) -> Result<Vec<(String, Vec<TaskId>)>, String> {
+        let tasks = parse(content)?;
+        Ok(tasks
+            .into_iter()
+            .map(|task| (task.subject.unwrap_or_default(), task.blocked_by.unwrap_or_default()))
+            .collect())
+    }
+
+    fn task(subject: &str, after: &[TaskId]) -> (String, Vec<TaskId>) {
+        (subject.to_owned(), after.to_vec())
+    }
+
+    #[test]
+    fn what_is_nested_comes_before_what_it_is_nested_in() {
+        let content = "# Release\n\n- [ ] ship\n  - [ ] test\n    all of it\n    - [ ] build\n  - [x] old\n- [ ] tell\n";
+        assert_eq!(
+            read(content).unwrap(),
+            [task("build", &[]), task("test", &[1]), task("ship", &[2]), task("tell", &[])]
+        );
+        assert_eq!(parse(content).unwrap()[1].description.as_deref(), Some("all of it"));
+    }
+
+    #[test]
+    fn toml_and_json_have_the_fields_of_a_task() {
+        let json = r#"[{"id": 7, "subject": "a", "blocked_by": [9], "check": "true"}, {"id": 9, "subject": "b", "status": "pending"}]"#;
+        assert_eq!(read(json).unwrap(), [task("b", &[]), task("a", &[1])]);
+        let toml = "[[task]]\nsubject = 'a'\nfor = 'coder'\n\n[[task]]\nsubject = 'b'\nblocked_by = [1]\n";
+        assert_eq!(read(toml).unwrap(), [task("a", &[]), task("b", &[1])]);
+        assert_eq!(parse(toml).unwrap()[0].reserved_for.as_deref(), Some("coder"));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_told_with_its_place() {
+        for (content, told) in [
+            ("", "line 1"),
+            ("just text", "line 1"),
+            ("[]", "no tasks"),
+            ("[{\"subject\": 5}]", "line 1 column"),
+            ("[[task]]\nsubject = 'a'\nblocked_by = 'x'\n", "line 3"),
+            ("[[task]]\nsubject = 'a'\nblocked_by = [4]\n", "waits for 4"),
+            (
+                "[{\"id\":1,\"subject\":\"a\",\"blocked_by\":[2]},{\"id\":2,\"subject\":\"b\",\"blocked_by\":[1]}]",
+                "waits for itself",
+            ),
+            ("[{\"id\":1,\"subject\":\"a\"},{\"id\":1,\"subject\":\"b\"}]", "the id 1"),
+        ] {
+            let error = read(content).unwrap_err();
+            assert!(error.contains(told), "{content:?}: {error}");
+        }
+    }
+}

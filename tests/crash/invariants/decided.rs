@@ -64,7 +64,7 @@ fn must_hear(line: &Line) -> Option<&str> {
             }
             _ => None,
         },
-        Record::Member(_) | Record::Team(_) | Record::Snapshot(_) => None,
+        Record::Member(_) | Record::Team(_) | Record::Task(_) | Record::Snapshot(_) => None,
     }
 }
 
@@ -95,7 +95,7 @@ fn says(line: &Line, message: &Value) -> Checked {
             .chain(record.ended_incarnation.is_none().then_some(("incarnation", json!(incarnation))))
             .collect()
         }
-        Record::Member(_) | Record::Team(_) | Record::Snapshot(_) => Vec::new(),
+        Record::Member(_) | Record::Team(_) | Record::Task(_) | Record::Snapshot(_) => Vec::new(),
     };
     for (field, value) in expected {
         hold(message[field] == value, || {

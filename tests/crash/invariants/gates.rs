@@ -46,7 +46,7 @@ impl Gates {
             {
                 self.plan(stage, line, record.event, &record.request)
             }
-            Record::Team(_) | Record::Request(_) | Record::Snapshot(_) => Ok(()),
+            Record::Team(_) | Record::Request(_) | Record::Task(_) | Record::Snapshot(_) => Ok(()),
         }
     }
 
@@ -69,7 +69,7 @@ impl Gates {
                 let leaves = record.request.kind == Kind::Shutdown && record.event == RequestEvent::Approved;
                 (&record.expired, leaves)
             }
-            Record::Team(_) | Record::Snapshot(_) => return Ok(()),
+            Record::Team(_) | Record::Task(_) | Record::Snapshot(_) => return Ok(()),
         };
         let plan = expired.iter().find(|id| self.pending.contains(id));
         hold(plan.is_none() || ends, || {

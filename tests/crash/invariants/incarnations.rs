@@ -95,7 +95,7 @@ impl Incarnations<'_> {
             }
             Record::Request(record) if record.request.kind == Kind::Shutdown => self.shutdown(record),
             Record::Member(record) if record.derived_from.is_none() => self.member(record),
-            Record::Request(_) | Record::Member(_) | Record::Snapshot(_) => Ok(()),
+            Record::Request(_) | Record::Member(_) | Record::Task(_) | Record::Snapshot(_) => Ok(()),
         }
     }
 

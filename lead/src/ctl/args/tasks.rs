@@ -16,7 +16,7 @@ pub(crate) struct Tasks {
     pub(crate) command: TaskCommand,
 }
 
-/// What can be done with tasks.
+// What can be done with tasks. (A doc comment would replace the help of the command.)
 #[derive(Debug, Subcommand)]
 pub(crate) enum TaskCommand {
     /// Make a task, and print its id

@@ -45,7 +45,7 @@ pub(crate) struct View<'a> {
     pub(crate) now: Now,
     pub(crate) rules: Rules,
     /// What the protected files are, for an event that can lead to a claim.
-    pub(crate) protected: Option<String>,
+    pub(crate) protected: Option<&'a str>,
 }
 
 /// Decides what follows from an event.
@@ -54,9 +54,9 @@ pub(crate) fn decide(view: &View<'_>, event: &Event, ids: &mut dyn Ids) -> Decis
         Event::Command(client, command) => or_refuse(*client, view.command(*client, command, ids)),
         Event::Spawn(client, id, order, facts) => or_refuse(*client, view.spawn(*client, id, order, facts)),
         Event::Greeted { incarnation } => view.greeted(incarnation),
-        Event::Connected { incarnation, state, .. } => view.connected(incarnation, state).act(Action::Offer),
+        Event::Connected { incarnation, state, .. } => view.connected(incarnation, state).and(view.offer_later()),
         Event::Said { incarnation, state } => {
-            view.said(incarnation, state).and(view.remind(incarnation, ids)).act(Action::Offer)
+            view.said(incarnation, state).and(view.remind(incarnation, ids)).and(view.offer_later())
         }
         Event::Submitted { incarnation, request_id, line } => view.submitted(incarnation, request_id, line),
         Event::Leaving { incarnation } => view.leaving(incarnation),

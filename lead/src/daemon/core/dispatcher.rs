@@ -231,6 +231,7 @@ impl Dispatcher {
             let claims = matches!(event, Event::Offer | Event::Task(_, _, TaskOrder::Claim(_)));
             let protects = claims && !self.team.work.protect.is_empty();
             let protected = if protects { owners.protected(&self.team.work) } else { None };
+            let protected = protected.as_deref();
             let view = View { team: &self.team, live: &self.live, now, rules: self.rules, protected };
             let decision = owners.decide(&view, &event);
             batch.touched.extend(event.incarnation().map(|incarnation| incarnation.name.clone()));

@@ -23,12 +23,14 @@ fn worker_entry() {
         let incarnation = arguments.next().unwrap().parse().unwrap();
         let code = run(&RunArgs {
             cgroup: None,
-            programs: Vec::new(),
             team_dir: team_dir.into(),
             name,
             incarnation,
-            sandbox_layers: teamd_shared::sandbox::Layers::default(),
-            allow_weak_sandbox: false,
+            confinement: crate::args::ConfinementArgs {
+                programs: Vec::new(),
+                sandbox_layers: teamd_shared::sandbox::Layers::default(),
+                allow_weak_sandbox: false,
+            },
         });
         assert_eq!(code, ExitCode::SUCCESS);
     }

@@ -25,7 +25,8 @@ use teamd_shared::member::{Gate, Sandbox, SandboxMode};
 use teamd_shared::sandbox::Layers;
 
 use crate::tools::toolbox::Running;
-use crate::tools::{Confinement, Toolbox, ToolboxConfig};
+use crate::tools::toolbox::Confinement;
+use crate::tools::{Toolbox, ToolboxConfig};
 
 /// How long anything here may take.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -77,7 +78,9 @@ fn toolbox_with(
     let cgroup = Some(workspace.join("cgroup")).filter(|folder| folder.exists()).map(OwnCgroup::begin);
     let workspace = workspace.to_owned();
     let territory = Vec::new();
+    let temp_name = name.to_string();
     let config = ToolboxConfig {
+        temp_name,
         territory,
         workspace,
         team_dir,

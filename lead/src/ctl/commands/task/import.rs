@@ -5,6 +5,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 use teamd_shared::task::{TaskFields, TaskId};
+use toml::{Spanned, Table};
 
 use crate::ctl::text;
 use crate::error::CommandError;
@@ -25,7 +26,7 @@ struct Item {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TomlFile {
-    task: Vec<Item>,
+    task: Vec<Spanned<Table>>,
 }
 
 /// Reads a file: each task stands behind those that it waits for, and names them by their places, from 1.
@@ -50,7 +51,17 @@ fn parse(content: &str) -> Result<Vec<TaskFields>, String> {
     let items = if begin.starts_with('[') && !begin.starts_with("[[") {
         serde_json::from_str::<Vec<Item>>(content).map_err(|error| error.to_string())?
     } else if content.lines().any(|line| line.trim() == "[[task]]") {
-        toml::from_str::<TomlFile>(content).map_err(|error| error.to_string())?.task
+        let place = |at: usize| content[..at.min(content.len())].lines().count().max(1);
+        let error = |at: usize, error: &toml::de::Error| {
+            format!("line {}: {}", place(at), error.to_string().trim().replace('\n', ", "))
+        };
+        let whole = |it: toml::de::Error| error(it.span().map_or(0, |span| span.start + 1), &it);
+        let tasks = toml::from_str::<TomlFile>(content).map_err(whole)?.task;
+        let item = |task: Spanned<Table>| {
+            let at = task.span().start + 1;
+            task.into_inner().try_into::<Item>().map_err(|it| error(at, &it))
+        };
+        tasks.into_iter().map(item).collect::<Result<_, _>>()?
     } else {
         checklist(content)?
     };
@@ -195,7 +206,8 @@ mod tests {
             ("just text", "line 1"),
             ("[]", "no tasks"),
             ("[{\"subject\": 5}]", "line 1 column"),
-            ("[[task]]\nsubject = 'a'\nblocked_by = 'x'\n", "line 3"),
+            ("\n[[task]]\nsubject = 'a'\nblocked_by = 'x'\n", "line 2: invalid type"),
+            ("[[task]]\nsubject = \n", "line 2: "),
             ("[[task]]\nsubject = 'a'\nblocked_by = [4]\n", "waits for 4"),
             (
                 "[{\"id\":1,\"subject\":\"a\",\"blocked_by\":[2]},{\"id\":2,\"subject\":\"b\",\"blocked_by\":[1]}]",

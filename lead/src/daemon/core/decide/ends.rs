@@ -119,7 +119,10 @@ impl View<'_> {
         };
         let incarnation = Incarnation { name: member.name.clone(), number: record.member.incarnation };
         let decision = Decision::default().record(Record::Member(Box::new(record)));
-        decision.act(if restart { Action::Start(incarnation, None) } else { Action::Offer })
+        match restart {
+            true => decision.act(Action::Start(incarnation, None)),
+            false => decision.and(self.offer_later()),
+        }
     }
 
     fn after_exit(&self, member: &Member, exit: Exit, end: End, restart: bool) -> Member {

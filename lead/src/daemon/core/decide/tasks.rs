@@ -410,6 +410,13 @@ impl View<'_> {
         }
     }
 
+    /// Has idle members looked at, if there is work for any of them, or will be when this decision is applied.
+    pub(super) fn offer_later(&self) -> Decision {
+        let is_open = |task: &Task| matches!(task.status, TaskStatus::Pending | TaskStatus::InProgress);
+        let open = self.team.tasks.values().any(is_open);
+        if open { Decision::default().act(Action::Offer) } else { Decision::default() }
+    }
+
     /// Gives work to the members that are idle and take it by themselves.
     pub(super) fn offer(&self, ids: &mut dyn Ids) -> Decision {
         let mut decision = Decision::default();
@@ -427,7 +434,7 @@ impl View<'_> {
 
     fn give(&self, task: &mut Task, owner: &Name) {
         (task.owner, task.reminders) = (Some(owner.clone()), 0);
-        task.protected.clone_from(&self.protected);
+        task.protected = self.protected.map(str::to_owned);
     }
 
     fn takes_work(&self, member: &Member) -> bool {

@@ -10,6 +10,8 @@ use teamd_shared::member::{Doing, Member, Phase};
 use teamd_shared::position::Position;
 use teamd_shared::process::Identity;
 use teamd_shared::settings::Settings;
+use teamd_shared::task::TaskId;
+use teamd_shared::work::Work;
 
 use super::*;
 use crate::daemon::core::decide::{Decision, decide};
@@ -50,6 +52,16 @@ struct Recorder {
 }
 
 impl Owners for Recorder {
+    fn protected(&mut self, _: &Work) -> Option<String> {
+        None
+    }
+
+    fn check(&mut self, _: &Team, _: &Task, _: Option<&Environment>) {}
+
+    fn end_check(&mut self, _: TaskId) {}
+
+    fn show_tasks(&mut self, _: &[&Task]) {}
+
     fn now(&self) -> Now {
         self.now
     }

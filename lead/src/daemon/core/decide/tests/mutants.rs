@@ -196,7 +196,7 @@ fn parted(team: &Team, mut record: Record) -> Vec<Record> {
     let expired = match &mut record {
         Record::Member(record) => std::mem::take(&mut record.expired),
         Record::Request(record) => std::mem::take(&mut record.expired),
-        Record::Team(_) | Record::Snapshot(_) => Vec::new(),
+        Record::Team(_) | Record::Task(_) | Record::Snapshot(_) => Vec::new(),
     };
     let expired = expired.iter().filter_map(|id| {
         let request = team.requests.get(id)?.after(request::Trigger::Withdrawn, 0.0, "").ok()?;

@@ -159,7 +159,7 @@ impl Promises {
                         && record.request.member() == name.as_str()
                 }
                 Record::Member(record) => record.event == MemberEvent::Spawning && !record.member.terms.plan,
-                Record::Team(_) | Record::Snapshot(_) => false,
+                Record::Team(_) | Record::Task(_) | Record::Snapshot(_) => false,
             };
             check(!opened || by, || format!("the gate of {name} opens without an approval"))?;
         }

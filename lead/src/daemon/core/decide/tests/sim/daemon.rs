@@ -11,6 +11,8 @@ use teamd_shared::environment::Environment;
 use teamd_shared::journal::{Line, Team};
 use teamd_shared::member::{Member, MemberStatus};
 use teamd_shared::name::Name;
+use teamd_shared::task::{Task, TaskId};
+use teamd_shared::work::Work;
 
 use super::super::mutants::Mutant;
 use super::super::promises::Promises;
@@ -264,6 +266,16 @@ impl Hands<'_> {
 }
 
 impl Owners for Hands<'_> {
+    fn protected(&mut self, _: &Work) -> Option<String> {
+        None
+    }
+
+    fn check(&mut self, _: &Team, _: &Task, _: Option<&Environment>) {}
+
+    fn end_check(&mut self, _: TaskId) {}
+
+    fn show_tasks(&mut self, _: &[&Task]) {}
+
     fn now(&self) -> Now {
         self.world.now(self.daemon)
     }

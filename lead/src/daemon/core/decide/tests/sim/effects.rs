@@ -92,7 +92,7 @@ impl World {
         let name = match &line.record {
             Record::Member(record) => Some(record.member.name.clone()),
             Record::Request(record) => Name::of_inbox(record.request.member()).ok(),
-            Record::Team(_) | Record::Snapshot(_) => None,
+            Record::Team(_) | Record::Task(_) | Record::Snapshot(_) => None,
         };
         let Some(name) = name else { return Facts { monotonic, ..Facts::default() } };
         let incarnation = self.promises.fold.members.get(&name).map_or(0, |state| state.record.incarnation);
@@ -205,6 +205,7 @@ fn told(record: &Record) -> String {
     match record {
         Record::Team(record) => format!("team {:?}", record.event),
         Record::Snapshot(_) => "snapshot".to_owned(),
+        Record::Task(record) => format!("task {} {:?} {:?}", record.task.id, record.event, record.task.owner),
         Record::Member(record) => {
             let member = &record.member;
             let because = if record.derived_from.is_some() { " (told)" } else { "" };

@@ -175,6 +175,11 @@ impl<T> Visitor<'_> for AmountVisitor<T> {
         (self.0)(text.trim()).map_err(|expected| E::invalid_value(Unexpected::Str(text), &expected))
     }
 
+    fn visit_u64<E: Error>(self, number: u64) -> Result<T, E> {
+        (self.0)(&number.to_string())
+            .map_err(|expected| E::invalid_value(Unexpected::Unsigned(number), &expected))
+    }
+
     fn visit_i64<E: Error>(self, number: i64) -> Result<T, E> {
         (self.0)(&number.to_string())
             .map_err(|expected| E::invalid_value(Unexpected::Signed(number), &expected))

@@ -94,9 +94,9 @@ pub enum TaskEvent {
     Reminded,
     /// Its check could not run, and is tried again.
     Checked,
-    /// Its check has passed, and so has its review.
+    /// Its check has passed.
     Completed,
-    /// Its check has failed, or its review: the owner goes on.
+    /// Its check has failed: the owner goes on.
     Returned,
     /// Its check has failed too often.
     Failed,
@@ -120,16 +120,6 @@ impl TaskEvent {
             _ => None,
         }
     }
-}
-
-/// Who must approve the work.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, clap::ValueEnum)]
-#[serde(rename_all = "snake_case")]
-pub enum Reviewer {
-    /// A person.
-    Person,
-    /// A person or the lead agent.
-    Lead,
 }
 
 /// A command that says whether work is done: by exiting with 0.
@@ -170,13 +160,6 @@ pub struct TaskResult {
     pub touched_protected: bool,
 }
 
-impl TaskResult {
-    /// Tells whether no check says that the work is not done.
-    pub fn has_passed(&self) -> bool {
-        self.check.as_ref().is_none_or(|check| check.exit == Some(0))
-    }
-}
-
 /// How a check ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CheckResult {
@@ -202,12 +185,13 @@ pub enum Verified {
     No,
 }
 
-impl Verified {
-    /// Returns the word as it is written.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::InPlace => "in place",
-            Self::No => "no",
+impl TaskResult {
+    /// Returns how far the work is known to be right, for people.
+    pub fn verified(&self) -> &'static str {
+        match (self.verified, self.touched_protected) {
+            (Verified::InPlace, false) => "in place",
+            (Verified::InPlace, true) => "in place, touched protected",
+            (Verified::No, _) => "no",
         }
     }
 }
@@ -242,9 +226,6 @@ pub struct Task {
     /// Whether no check runs, the team's neither.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub no_check: bool,
-    /// Who must approve the work, besides its check.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub review: Option<Reviewer>,
     /// Whether a claim closes the gate, until a plan is approved.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub plan: bool,
@@ -252,9 +233,6 @@ pub struct Task {
     pub attempts: u32,
     /// How many may fail.
     pub max_attempts: u32,
-    /// How often a review sent it back.
-    #[serde(default)]
-    pub returns: u32,
     /// How often the owner was reminded since its claim.
     #[serde(default)]
     pub reminders: u32,
@@ -289,7 +267,7 @@ impl Task {
             next.owner = None;
         }
         if event == TaskEvent::Retried {
-            (next.attempts, next.returns, next.result) = (0, 0, None);
+            (next.attempts, next.result) = (0, None);
         }
         Some(next)
     }
@@ -309,16 +287,5 @@ impl Task {
     /// Returns the task in a few words: `task 3 (subject)`.
     pub fn title(&self) -> String {
         format!("task {} ({})", self.id, self.subject)
-    }
-
-    /// Tells whether the check of the last submission has passed, or there was none.
-    pub fn is_checked(&self) -> bool {
-        let number = self.submission.as_ref().map(|submission| submission.number);
-        self.result.as_ref().is_some_and(|result| Some(result.submission) == number && result.has_passed())
-    }
-
-    /// Tells whether the work needs the approval of a person or the lead.
-    pub fn needs_review(&self) -> bool {
-        self.review.is_some() || self.result.as_ref().is_some_and(|result| result.touched_protected)
     }
 }

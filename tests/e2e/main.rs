@@ -38,6 +38,7 @@ mod spawn;
 mod start;
 mod strangers;
 mod supervision;
+mod tasks;
 #[path = "../support/mod.rs"]
 mod support;
 mod texts;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use super::{Check, MAX_ATTEMPTS, Reviewer, Task, TaskId, TaskStatus};
+use super::{Check, MAX_ATTEMPTS, Task, TaskId, TaskStatus};
 
 /// The longest subject, in characters.
 const MAX_SUBJECT: usize = 200;
@@ -39,9 +39,6 @@ pub struct TaskFields {
     /// Run no check, not that of the team either: the result is not verified
     #[arg(long, num_args = 0, default_missing_value = "true")]
     pub no_check: Option<bool>,
-    /// Who must approve the work, after its check
-    #[arg(long)]
-    pub review: Option<Reviewer>,
     /// Close the gate of the teammate that claims it, until a plan is approved
     #[arg(long, num_args = 0, default_missing_value = "true")]
     pub plan: Option<bool>,
@@ -56,7 +53,6 @@ impl TaskFields {
         let said = [
             ("check", self.check.is_some()),
             ("no_check", self.no_check.is_some()),
-            ("review", self.review.is_some()),
             ("for", self.reserved_for.is_some()),
             ("max_attempts", self.max_attempts.is_some()),
         ];
@@ -81,11 +77,9 @@ impl TaskFields {
             priority: 0,
             check: None,
             no_check: false,
-            review: None,
             plan: false,
             attempts: 0,
             max_attempts: MAX_ATTEMPTS,
-            returns: 0,
             reminders: 0,
             protected: None,
             submission: None,
@@ -123,7 +117,6 @@ impl TaskFields {
         }
         next.priority = self.priority.unwrap_or(next.priority);
         next.no_check = self.no_check.unwrap_or(next.no_check);
-        next.review = self.review.or(next.review);
         next.plan = self.plan.unwrap_or(next.plan);
         next.max_attempts = self.max_attempts.unwrap_or(next.max_attempts);
         is_usable(&next)?;

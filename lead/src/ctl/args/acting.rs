@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::{Args, ValueHint};
 use teamd_shared::member::{MemberStatus, TermsPatch};
 use teamd_shared::name::Name;
+use teamd_shared::task::TaskId;
 
 use super::super::completion::{names, plans};
 use super::value::{Mailbox, duration, mailbox, status, teammate};
@@ -92,15 +93,21 @@ pub(crate) struct Shutdown {
 #[derive(Debug, Args)]
 pub(crate) struct Wait {
     /// Teammates
-    #[arg(value_name = "NAME", required_unless_present = "all", conflicts_with = "all")]
-    #[arg(value_parser = Name::of_inbox, add = names())]
+    #[arg(value_name = "NAME", required_unless_present_any = ["all", "task", "tasks"])]
+    #[arg(conflicts_with_all = ["all", "task", "tasks"], value_parser = Name::of_inbox, add = names())]
     pub(crate) names: Vec<Name>,
+    /// Wait until a task is completed
+    #[arg(long, value_name = "ID", conflicts_with_all = ["all", "tasks", "status"])]
+    pub(crate) task: Option<TaskId>,
+    /// Wait until no task is left to be done
+    #[arg(long, conflicts_with_all = ["all", "status"])]
+    pub(crate) tasks: bool,
     /// Wait for every teammate that runs, but not for the lead agent
     #[arg(long)]
     pub(crate) all: bool,
     /// Status to wait for (comma-separated) [with --all: idle; one that has left is not waited for]
-    #[arg(long = "for", value_name = "STATUS", required_unless_present = "all", value_delimiter = ',')]
-    #[arg(value_parser = status())]
+    #[arg(long = "for", value_name = "STATUS", required_unless_present_any = ["all", "task", "tasks"])]
+    #[arg(value_delimiter = ',', value_parser = status())]
     pub(crate) status: Vec<MemberStatus>,
     /// How long to wait [default: no limit]
     #[arg(long, value_name = "TIME", value_parser = duration)]

@@ -2,6 +2,8 @@
 
 mod import;
 
+use std::time::Duration;
+
 use anstyle::{AnsiColor, Style};
 use rustix::fs::OFlags;
 use serde_json::json;
@@ -11,13 +13,14 @@ use teamd_shared::journal::Team;
 use teamd_shared::task::{Task, TaskFields, TaskId, TaskStatus};
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 
-use crate::client::unexpected;
+use crate::client::{is_locked, not_running, unexpected};
 use crate::ctl::args::{TaskCommand, TaskList, Tasks};
 use crate::ctl::context::{Context, block_on};
 use crate::ctl::output::paint;
 use crate::ctl::render::{BAD, BOLD, DIM, facts};
 use crate::ctl::table::{Cell, Table};
-use crate::ctl::waiting::{Caller, Early};
+use crate::ctl::waiting::{Caller, Early, within};
+use crate::ctl::wake::Wake;
 use crate::ctl::{clock, journal, text};
 use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
@@ -151,7 +154,7 @@ fn blockers(team: &Team, task: &Task) -> String {
 
 fn verified(task: &Task) -> &'static str {
     match (&task.result, task.status) {
-        (Some(result), TaskStatus::Completed) => result.verified.as_str(),
+        (Some(result), TaskStatus::Completed) => result.verified(),
         _ => "",
     }
 }
@@ -231,6 +234,80 @@ fn show(context: &Context, id: TaskId) -> CommandResult {
         &all,
     ))?;
     Ok(ExitCode::Done)
+}
+
+/// Waits until a task is completed, or none is left to be done.
+pub(super) fn wait(
+    context: &Context,
+    dir: &TeamDir,
+    (id, timeout): (Option<TaskId>, Option<Duration>),
+) -> CommandResult {
+    let what = id.map_or("the tasks".to_owned(), |id| format!("task {id}"));
+    let waited = block_on(within(timeout, async {
+        let mut wake = Wake::new(dir, &TeamPath::journal(), context.settings.poll);
+        loop {
+            let team = journal::fold(dir)?;
+            if reached(&team, dir, id)? {
+                return Ok(team);
+            }
+            if !is_locked(dir) {
+                return Err(not_running(dir));
+            }
+            wake.changed().await;
+        }
+    }))?;
+    match waited {
+        Err(early) => {
+            let time = clock::span(timeout.unwrap_or_default().as_secs_f64());
+            Err(early.error(
+                &what,
+                format!("{what}: not done after {time}"),
+                "`teamctl tasks` shows how they stand",
+            ))
+        }
+        Ok(team) => {
+            let completed = team.last_task as usize
+                - team.tasks.values().filter(|it| it.status != TaskStatus::Completed).count();
+            let text = id.map_or(format!("no task is left to be done; {completed} completed"), |id| {
+                format!("task {id} is completed")
+            });
+            context.out.result(&json!({"task": id, "completed": completed}), text).map(|()| ExitCode::Done)
+        }
+    }
+}
+
+/// Tells whether it is done; an error says why it cannot be done any more.
+fn reached(team: &Team, dir: &TeamDir, id: Option<TaskId>) -> Result<bool, CommandError> {
+    let conflict = |task: &Task, why: String| {
+        Err(CommandError::new(ExitCode::Conflict, format!("{} {why}", task.title()))
+            .hint(format!("`teamctl task show {}` says more", task.id)))
+    };
+    if let Some(id) = id {
+        let task = find(team, dir, id)?;
+        return match task.status {
+            TaskStatus::Completed => Ok(true),
+            TaskStatus::Failed | TaskStatus::Cancelled => {
+                conflict(&task, format!("is {}", task.status.as_str()))
+            }
+            _ => Ok(false),
+        };
+    }
+    let is_stuck = |task: &Task| {
+        let ended =
+            |(_, status): &(TaskId, TaskStatus)| matches!(status, TaskStatus::Failed | TaskStatus::Cancelled);
+        task.status == TaskStatus::Pending && team.blockers(task).iter().any(ended)
+    };
+    let mut open = team.tasks.values().filter(|task| !task.status.is_finished());
+    if open.any(|task| !is_stuck(task)) {
+        return Ok(false);
+    }
+    if let Some(task) = team.tasks.values().find(|task| is_stuck(task)) {
+        return conflict(task, format!("is blocked by {}", blockers(team, task)));
+    }
+    match team.tasks.values().find(|task| task.status == TaskStatus::Failed) {
+        Some(task) => conflict(task, "has failed".to_owned()),
+        None => Ok(true),
+    }
 }
 
 fn log(context: &Context, id: TaskId) -> CommandResult {

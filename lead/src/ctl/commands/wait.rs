@@ -8,6 +8,7 @@ use teamd_shared::member::MemberStatus;
 use teamd_shared::name::Name;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 
+use super::task;
 use crate::client::{is_locked, not_running};
 use crate::ctl::args::Wait;
 use crate::ctl::context::{Context, block_on};
@@ -26,6 +27,9 @@ type Outcomes = Vec<(Name, Result<MemberStatus, CommandError>)>;
 /// Runs the command.
 pub(in crate::ctl) fn run(context: &Context, args: &Wait) -> CommandResult {
     let dir = context.dir()?;
+    if args.tasks || args.task.is_some() {
+        return task::wait(context, &dir, (args.task, args.timeout));
+    }
     let (names, mut wanted) = (roster::named_or_running(&dir, &args.names, args.all)?, args.status.clone());
     if args.all {
         // Nothing more is to come from one that has left.
@@ -185,7 +189,7 @@ mod tests {
     fn wait(dir: &TeamDir, status: &[MemberStatus], timeout: u64) -> CommandResult {
         let (context, ..) = context(dir, false);
         let (names, timeout) = (vec![Name::new("alice").unwrap()], Some(Duration::from_millis(timeout)));
-        run(&context, &Wait { names, all: false, status: status.to_vec(), timeout })
+        run(&context, &Wait { names, task: None, tasks: false, all: false, status: status.to_vec(), timeout })
     }
 
     fn code(result: CommandResult) -> ExitCode {

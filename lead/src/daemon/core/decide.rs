@@ -54,7 +54,9 @@ pub(crate) fn decide(view: &View<'_>, event: &Event, ids: &mut dyn Ids) -> Decis
         Event::Command(client, command) => or_refuse(*client, view.command(*client, command, ids)),
         Event::Spawn(client, id, order, facts) => or_refuse(*client, view.spawn(*client, id, order, facts)),
         Event::Greeted { incarnation } => view.greeted(incarnation),
-        Event::Connected { incarnation, state, .. } => view.connected(incarnation, state).and(view.offer_later()),
+        Event::Connected { incarnation, state, .. } => {
+            view.connected(incarnation, state).and(view.offer_later())
+        }
         Event::Said { incarnation, state } => {
             view.said(incarnation, state).and(view.remind(incarnation, ids)).and(view.offer_later())
         }

@@ -9,7 +9,7 @@ use teamd_shared::member::Ending;
 use teamd_shared::message::{ASKED_BY, Body, LEAD, Message, TEAMD};
 use teamd_shared::name::Name;
 use teamd_shared::request::{Payload, Status};
-use teamd_shared::task::TaskEvent;
+use teamd_shared::task::{TaskEvent, TaskResult};
 use teamd_shared::team_dir::TeamPath;
 
 /// Makes the messages of a line.
@@ -46,7 +46,7 @@ fn of_task(record: &TaskRecord, to: &str) -> Option<(Body, String)> {
     let (task, title, by) = (&record.task, record.task.title(), &record.by);
     let more = record.content.as_ref().map(|text| format!(": {text}")).unwrap_or_default();
     if to == LEAD {
-        let result = task.result.as_ref().map_or("no", |result| result.verified.as_str());
+        let result = task.result.as_ref().map_or("no", TaskResult::verified);
         let who = task.submission.as_ref().map(|it| format!(" by {}", it.by)).unwrap_or_default();
         let text = match record.event {
             TaskEvent::Completed => format!("{title} is completed{who}; verified: {result}"),

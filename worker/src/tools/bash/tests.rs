@@ -24,8 +24,8 @@ use super::*;
 use teamd_shared::member::{Gate, Sandbox, SandboxMode};
 use teamd_shared::sandbox::Layers;
 
-use crate::tools::toolbox::Running;
 use crate::tools::toolbox::Confinement;
+use crate::tools::toolbox::Running;
 use crate::tools::{Toolbox, ToolboxConfig};
 
 /// How long anything here may take.

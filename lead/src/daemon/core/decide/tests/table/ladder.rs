@@ -264,7 +264,13 @@ fn an_id_that_is_drawn_twice_is_given_once() {
     let mut harness = Harness::new();
     harness.runs("alice");
     harness.runs("bob");
-    let view = View { team: &harness.team, live: &harness.live, now: harness.now, rules: harness.rules, protected: None };
+    let view = View {
+        team: &harness.team,
+        live: &harness.live,
+        now: harness.now,
+        rules: harness.rules,
+        protected: None,
+    };
     let stopped = decide(&view, &Event::Terminate, &mut Doubled(3));
     let id = |record: &Record| {
         if let Record::Request(it) = record { Some(it.request.request_id.clone()) } else { None }

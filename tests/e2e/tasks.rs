@@ -1,0 +1,325 @@
+//! Tasks and their checks, from outside: who may do what when, what a check decides, and what is left when processes die.
+
+use std::collections::BTreeMap;
+
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+use crate::support::{Team, is_alive, signal};
+
+/// Makes a task, and returns its id.
+fn add(team: &Team, args: &[&str]) -> u64 {
+    team.teamctl(["task", "add"].iter().chain(args)).ok().stdout.trim().parse().unwrap()
+}
+
+fn task(team: &Team, id: u64) -> Value {
+    serde_json::from_str(&team.file(&format!("tasks/{id}.json"))).unwrap()
+}
+
+fn until(team: &Team, id: u64, status: &str) -> Value {
+    team.until(&format!("task {id} to be {status}"), || task(team, id)["status"] == status);
+    task(team, id)
+}
+
+fn is_told(team: &Team, name: &str, text: &str) -> bool {
+    team.inbox(name).iter().any(|line| line["content"].as_str().unwrap().contains(text))
+}
+
+/// A team with these lines in `[work]`, which are trusted.
+fn team_with(work: &str) -> Team {
+    let team = Team::new();
+    std::fs::write(team.root().join("team.toml"), format!("[work]\n{work}")).unwrap();
+    team.trust();
+    team.teamd(["start"]).ok();
+    team
+}
+
+/// A teammate that is given each task, and says that it is done.
+fn auto(team: &Team, name: &str) {
+    team.teamctl(["spawn", name, "--auto"]).ok();
+}
+
+#[test]
+fn a_task_is_completed_by_its_check_and_by_nothing_that_a_teammate_says() {
+    let team = team_with("check = 'test -e built'\n");
+    let id = add(&team, &["build it", "--check", "test -e tested", "--description", "/bash touch tested"]);
+    auto(&team, "alice");
+    // It says that it is done; nothing is built.
+    let failed = until(&team, id, "failed");
+    assert_eq!((&failed["attempts"], &failed["owner"]), (&json!(3), &json!(null)));
+    let check = &failed["result"]["check"];
+    assert_eq!((&check["command"], &check["exit"], &check["set_by"]), (&json!("test -e built"), &json!(1), &json!("team.toml")));
+    assert_eq!(failed["result"]["verified"], "no");
+    team.write("built", "");
+    team.teamctl(["task", "retry", &id.to_string()]).ok();
+    let done = until(&team, id, "completed");
+    assert_eq!((&done["result"]["verified"], &done["result"]["check"]["command"]), (&json!("in place"), &json!("test -e tested")));
+    assert_eq!((&done["submission"]["by"], &done["attempts"]), (&json!("alice"), &json!(0)));
+    let log = team.teamctl(["task", "log", &id.to_string()]).ok().stdout;
+    assert!(log.contains("$ test -e built\n") && log.contains("$ test -e tested\n"), "{log}");
+    assert!(is_told(&team, "lead", "is completed by alice; verified: in place"));
+    assert_eq!(team.teamctl(["wait", "--task", &id.to_string()]).ok().stdout, format!("task {id} is completed\n"));
+}
+
+#[test]
+fn each_event_fits_a_status_or_is_a_conflict_that_says_why() {
+    let team = Team::started();
+    team.spawn("bob", "");
+    team.spawn("zoe", "");
+    let make = |status: &str| {
+        let id = add(&team, &[status, "--check", "until [ -e go ]; do :; done"]);
+        let (it, bob) = (id.to_string(), |line: &str| {
+            team.teamctl(["send", "bob", line]).ok();
+        });
+        if !matches!(status, "pending" | "cancelled") {
+            // One that waits for nothing would be reminded, and lose it.
+            bob(&format!("/claim_task {id}\n/bash until [ -e go-{id} ]; do sleep 0.02; done"));
+            until(&team, id, "in_progress");
+        }
+        match status {
+            "in_review" => {
+                team.teamctl(["task", "submit", &it]).ok();
+            }
+            "cancelled" => drop(team.teamctl(["task", "cancel", &it]).ok()),
+            "completed" => {
+                team.teamctl(["task", "edit", &it, "--no-check"]).ok();
+                team.teamctl(["task", "submit", &it]).ok();
+            }
+            _ => {}
+        }
+        assert_eq!(task(&team, id)["status"], status);
+        id
+    };
+    let table: [(&str, &[&str], [&str; 5]); 7] = [
+        // event, arguments; then what becomes of pending, in_progress, in_review, completed, cancelled.
+        ("submit", &[], ["-", "in_review", "-", "-", "-"]),
+        ("release", &[], ["-", "pending", "pending", "-", "-"]),
+        ("assign", &["zoe"], ["pending", "pending", "-", "-", "-"]),
+        ("cancel", &[], ["cancelled", "cancelled", "cancelled", "-", "-"]),
+        ("edit", &["--priority", "-5"], ["pending", "in_progress", "-", "-", "-"]),
+        ("retry", &[], ["-", "-", "-", "-", "pending"]),
+        ("log", &[], ["pending", "in_progress", "in_review", "completed", "cancelled"]),
+    ];
+    for (event, more, leads_to) in table {
+        for (status, expected) in ["pending", "in_progress", "in_review", "completed", "cancelled"].iter().zip(leads_to) {
+            let id = make(status);
+            let it = id.to_string();
+            let run = team.teamctl(["task", event, &it].iter().chain(more));
+            if expected == "-" {
+                let run = run.exits(7);
+                assert!(run.stderr.contains(&format!("task {id} ({status}) is ")) && run.stderr.contains("hint: "), "{event}: {run:?}");
+                assert_eq!(task(&team, id)["status"], **status);
+            } else {
+                run.ok();
+                assert_eq!(task(&team, id)["status"], expected, "{event} of {status}");
+            }
+            if !["completed", "cancelled"].contains(&task(&team, id)["status"].as_str().unwrap()) {
+                team.teamctl(["task", "cancel", &it]).ok();
+            }
+            team.write(&format!("go-{id}"), "");
+        }
+    }
+    assert_eq!(team.teamctl(["task", "submit", "4000"]).exits(4).code, Some(4));
+    team.teamctl(["wait", "--tasks"]).ok();
+}
+
+#[test]
+fn a_teammate_holds_one_task_and_chooses_no_check() {
+    let team = Team::started();
+    let (first, second) = (add(&team, &["one", "--check", "false"]), add(&team, &["two", "--for", "zoe"]));
+    let third = add(&team, &["three", "--after", &first.to_string()]);
+    team.spawn("bob", "");
+    let lines = [
+        (format!("/claim_task {second}"), "is for zoe"),
+        (format!("/claim_task {third}"), "is blocked by 1 (pending)"),
+        ("/claim_task 99".to_owned(), "there is no task 99"),
+        ("/claim_task".to_owned(), "task 1 (one) is yours"),
+        ("/claim_task".to_owned(), "holds task 1 (one) already"),
+        (r#"/task_create {"subject": "mine", "check": "true"}"#.to_owned(), "`check` is for a person or the lead to set"),
+        ("/task_create mine".to_owned(), "task 4 (mine) is made"),
+        ("/task_update 4 completed it is done".to_owned(), "is claimed by no teammate"),
+        ("/task_update 4 cancelled".to_owned(), "for a person or the lead"),
+        ("/task_list".to_owned(), "1. one [in_progress (bob)]"),
+        ("/task_get 1".to_owned(), "check: false"),
+        (format!("/task_update {first} completed I am sure"), "its check decides"),
+        ("/bash until [ -e go ]; do sleep 0.02; done".to_owned(), ""),
+    ];
+    let orders: Vec<&str> = lines.iter().map(|(line, _)| line.as_str()).collect();
+    team.teamctl(["send", "bob", &orders.join("\n")]).ok();
+    team.until("the results", || team.entries("bob", "result").len() >= lines.len() - 1);
+    for (result, (line, told)) in team.entries("bob", "result").iter().zip(&lines) {
+        assert!(result["content"].as_str().unwrap().contains(told), "{line}: {result}");
+    }
+    team.until("what the check says", || is_told(&team, "bob", "failed (attempt 1 of 3): `false` exited with 1"));
+    assert_eq!(task(&team, first)["status"], "in_progress");
+    team.write("go", "");
+    // Its end gives the task back, in the line of the end.
+    team.teamctl(["shutdown", "bob", "--force"]).ok();
+    let exited = team.journal().into_iter().find(|line| line["event"] == "exited").unwrap();
+    assert_eq!((&exited["released"], &task(&team, first)["status"]), (&json!([first]), &json!("pending")));
+}
+
+#[test]
+fn one_that_becomes_idle_without_submitting_is_reminded_twice_and_then_loses_the_task() {
+    let team = Team::started();
+    let id = add(&team, &["forgotten"]);
+    team.spawn("bob", "");
+    team.teamctl(["send", "bob", "/claim_task"]).ok();
+    let released = until(&team, id, "pending");
+    assert_eq!((&released["attempts"], &released["owner"]), (&json!(1), &json!(null)));
+    assert_eq!(team.events("reminded"), 2);
+    team.until("to be told", || is_told(&team, "bob", "is not yours any more"));
+}
+
+#[test]
+fn a_changed_protected_file_is_seen() {
+    let team = Team::new();
+    std::fs::create_dir(team.root().join("tests")).unwrap();
+    team.write("tests/failing.sh", "exit 1");
+    std::fs::write(team.root().join("team.toml"), "[work]\ncheck = 'cat tests/*.sh | bash'\nprotect = ['tests/**']\n").unwrap();
+    team.trust();
+    team.teamd(["start"]).ok();
+    let id = add(&team, &["make the tests pass", "--description", "/bash rm tests/failing.sh; touch tests/x.sh"]);
+    auto(&team, "alice");
+    let done = until(&team, id, "completed");
+    assert_eq!(done["result"]["touched_protected"], true);
+    let listed = team.teamctl(["task", "list", "--all"]).ok().stdout;
+    assert!(listed.contains("in place, touched protected"), "{listed}");
+    // The check of a team.toml that a teammate has changed is not run: it must be trusted again.
+    std::fs::write(team.root().join("team.toml"), "[work]\ncheck = 'true'\n").unwrap();
+    team.teamd(["stop"]).ok();
+    assert!(team.teamd(["start"]).exits(3).stderr.contains("work.check = \"true\""));
+}
+
+#[test]
+fn what_a_check_runs_is_confined_and_gone_when_it_ends() {
+    let team = team_with("check_timeout = 2\n");
+    auto(&team, "alice");
+    let outside = team.root().parent().unwrap().join("outside");
+    let escapes = format!("echo x > {}; echo x > .team/tasks/1.json; setsid sleep 4321 & exit 0", outside.display());
+    let id = add(&team, &["escapes", "--check", &escapes]);
+    until(&team, id, "completed");
+    assert!(!outside.exists() && task(&team, id)["id"] == id);
+    let id = add(&team, &["hangs", "--check", "sleep 4321 & sleep 4322", "--max-attempts", "1"]);
+    let failed = until(&team, id, "failed");
+    assert_eq!(failed["result"]["check"]["exit"], json!(null));
+    assert!(team.teamctl(["task", "log", &id.to_string()]).ok().stdout.contains("timed out after"));
+    let id = add(&team, &["floods", "--check", "head -c 300000000 /dev/zero; kill -9 $$", "--max-attempts", "1"]);
+    until(&team, id, "failed");
+    let size = team.path(&format!("log/task-{id}.log")).metadata().unwrap().len();
+    assert!(size < 1 << 20, "{size}");
+    let sleeps = || team.processes().iter().filter(|&&pid| crate::support::process::command_line(pid).contains("sleep 432")).count();
+    team.until("nothing to be left", || sleeps() == 0);
+}
+
+#[test]
+fn a_check_that_a_killed_daemon_has_started_is_run_again_and_counts_once() {
+    let team = Team::started();
+    auto(&team, "alice");
+    let id = add(&team, &["slow", "--check", "echo began >> began; until [ -e go ]; do sleep 0.05; done"]);
+    team.until("the check to run", || team.made("began"));
+    team.kill_daemon();
+    team.teamd(["start"]).ok();
+    team.until("the check to run again", || team.text("began").lines().count() == 2);
+    assert_eq!(task(&team, id)["status"], "in_review");
+    // Its own process is killed: that is no attempt either.
+    let check = || team.processes().into_iter().find(|&pid| crate::support::process::command_line(pid).contains("team-worker check"));
+    let pid = check().unwrap();
+    signal(pid, Signal::SIGKILL);
+    team.until("the lead to be told", || is_told(&team, "lead", "could not run"));
+    assert!(!is_alive(pid));
+    team.write("go", "");
+    let done = until(&team, id, "completed");
+    assert_eq!((&done["attempts"], &done["submission"]["number"]), (&json!(0), &json!(1)));
+}
+
+#[test]
+fn a_release_or_a_stop_ends_the_check() {
+    let team = Team::started();
+    team.spawn("bob", "");
+    let id = add(&team, &["slow", "--check", "touch began; sleep 4321"]);
+    team.teamctl(["send", "bob", &format!("/claim_task {id}\n/task_update {id} completed")]).ok();
+    team.until("the check to run", || team.made("began"));
+    team.teamctl(["task", "release", &id.to_string()]).ok();
+    let sleeps = || team.processes().iter().any(|&pid| crate::support::process::command_line(pid).contains("sleep 4321"));
+    team.until("its end", || !sleeps());
+    assert_eq!((&task(&team, id)["status"], &task(&team, id)["attempts"]), (&json!("pending"), &json!(0)));
+    std::fs::remove_file(team.root().join("began")).unwrap();
+    team.teamctl(["send", "bob", &format!("/claim_task {id}\n/task_update {id} completed")]).ok();
+    team.until("the check to run", || team.made("began"));
+    team.teamd(["stop"]).ok();
+    team.until_no_process_is_left();
+    assert_eq!(task(&team, id)["status"], "in_review");
+}
+
+#[test]
+fn many_race_for_many_tasks_while_workers_are_killed_and_each_is_done_once() {
+    const TEAMMATES: usize = 8;
+    const TASKS: usize = 40;
+    let team = Team::started();
+    let list: String = (1..=TASKS).map(|task| format!("- [ ] task {task}\n  /bash echo {task} >> done-{task}\n")).collect();
+    team.teamctl_with(["task", "import", "-"], &list).ok();
+    let names: Vec<String> = (1..=TEAMMATES).map(|number| format!("w{number}")).collect();
+    for name in &names {
+        auto(&team, name);
+    }
+    for name in names.iter().take(3) {
+        signal(team.pid(name), Signal::SIGKILL);
+    }
+    team.kill_daemon();
+    team.teamd(["start"]).ok();
+    team.teamctl(["wait", "--tasks", "--timeout", "90s"]).ok();
+    let mut claims: BTreeMap<u64, Vec<Value>> = BTreeMap::new();
+    for line in team.journal().into_iter().filter(|line| line["record"] == "task") {
+        claims.entry(line["id"].as_u64().unwrap()).or_default().push(line["event"].clone());
+    }
+    assert_eq!(claims.len(), TASKS);
+    for (id, events) in claims {
+        let count = |event: &str| events.iter().filter(|it| **it == event).count();
+        assert_eq!((count("completed"), count("created")), (1, 1), "{id}: {events:?}");
+        assert_eq!(count("claimed"), 1 + count("released"), "{id}: {events:?}");
+    }
+    assert_eq!(team.events("completed"), TASKS);
+}
+
+#[test]
+fn what_is_no_task_or_no_list_is_refused_with_the_way_on() {
+    let team = Team::started();
+    let one = add(&team, &["one"]).to_string();
+    let two = add(&team, &["two", "--after", &one]).to_string();
+    for (args, code, told) in [
+        (vec!["add", ""], 2, "one line of text"),
+        (vec!["add", "two\nlines"], 2, "one line of text"),
+        (vec!["add", "x", "--after", "99"], 4, "no task 99 to wait for"),
+        (vec!["add", "x", "--check", "a", "--no-check"], 2, "cannot be used with"),
+        (vec!["edit", &one, "--after", &two], 7, "would wait for itself: 1 waits for 2 waits for 1"),
+        (vec!["edit", &one, "--after", &one], 2, "cannot wait for itself"),
+        (vec!["edit", &one], 2, "nothing to change"),
+        (vec!["assign", &one, "nobody-here"], 4, "nobody-here"),
+        (vec!["show", "99"], 4, "there is no task 99"),
+        (vec!["show", "x"], 2, "invalid"),
+        (vec!["import", "no-such-file"], 1, "cannot open no-such-file"),
+    ] {
+        let run = team.teamctl(["task"].iter().chain(&args)).exits(code);
+        assert!(run.stderr.contains(told), "{args:?}: {run:?}");
+    }
+    let run = team.teamctl_with(["task", "import", "-"], "[{\"subject\": 1}]").exits(2);
+    assert!(run.stderr.contains("line 1 column"), "{run:?}");
+    assert_eq!(team.json(["task", "list"]).as_array().unwrap().len(), 2);
+    team.teamd(["stop"]).ok();
+    assert!(team.teamctl(["task", "add", "x"]).exits(6).stderr.contains("teamd start"));
+    assert_eq!(team.json(["task", "list"]).as_array().unwrap().len(), 2, "to look needs no daemon");
+}
+
+#[test]
+fn a_claim_of_a_task_with_a_plan_closes_the_gate() {
+    let team = Team::started();
+    let id = add(&team, &["careful", "--plan", "--description", "/bash touch changed\n/plan_approval do it\n/bash touch changed-later"]);
+    auto(&team, "alice");
+    let plan = team.until_planned("alice");
+    assert_eq!(team.member("alice")["gate"], "closed");
+    assert!(!team.made("changed"));
+    team.teamctl(["approve", &plan]).ok();
+    until(&team, id, "completed");
+    assert!(team.made("changed-later"));
+}

@@ -136,6 +136,9 @@ pub enum Body {
         task_id: Option<u32>,
         /// What is to be done, in one line.
         subject: String,
+        /// The line of the journal that closes the gate with it, if one does: the message can arrive before the directive.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        gate_closed: Option<u64>,
     },
     /// A type that this version does not know: delivered as text.
     #[serde(untagged)]

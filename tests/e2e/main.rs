@@ -38,9 +38,9 @@ mod spawn;
 mod start;
 mod strangers;
 mod supervision;
-mod tasks;
 #[path = "../support/mod.rs"]
 mod support;
+mod tasks;
 mod texts;
 mod tools;
 mod trust;

@@ -48,17 +48,26 @@ fn a_task_is_completed_by_its_check_and_by_nothing_that_a_teammate_says() {
     let failed = until(&team, id, "failed");
     assert_eq!((&failed["attempts"], &failed["owner"]), (&json!(3), &json!(null)));
     let check = &failed["result"]["check"];
-    assert_eq!((&check["command"], &check["exit"], &check["set_by"]), (&json!("test -e built"), &json!(1), &json!("team.toml")));
+    assert_eq!(
+        (&check["command"], &check["exit"], &check["set_by"]),
+        (&json!("test -e built"), &json!(1), &json!("team.toml"))
+    );
     assert_eq!(failed["result"]["verified"], "no");
     team.write("built", "");
     team.teamctl(["task", "retry", &id.to_string()]).ok();
     let done = until(&team, id, "completed");
-    assert_eq!((&done["result"]["verified"], &done["result"]["check"]["command"]), (&json!("in place"), &json!("test -e tested")));
+    assert_eq!(
+        (&done["result"]["verified"], &done["result"]["check"]["command"]),
+        (&json!("in place"), &json!("test -e tested"))
+    );
     assert_eq!((&done["submission"]["by"], &done["attempts"]), (&json!("alice"), &json!(0)));
     let log = team.teamctl(["task", "log", &id.to_string()]).ok().stdout;
     assert!(log.contains("$ test -e built\n") && log.contains("$ test -e tested\n"), "{log}");
     assert!(is_told(&team, "lead", "is completed by alice; verified: in place"));
-    assert_eq!(team.teamctl(["wait", "--task", &id.to_string()]).ok().stdout, format!("task {id} is completed\n"));
+    assert_eq!(
+        team.teamctl(["wait", "--task", &id.to_string()]).ok().stdout,
+        format!("task {id} is completed\n")
+    );
 }
 
 #[test]
@@ -101,13 +110,19 @@ fn each_event_fits_a_status_or_is_a_conflict_that_says_why() {
         ("log", &[], ["pending", "in_progress", "in_review", "completed", "cancelled"]),
     ];
     for (event, more, leads_to) in table {
-        for (status, expected) in ["pending", "in_progress", "in_review", "completed", "cancelled"].iter().zip(leads_to) {
+        for (status, expected) in
+            ["pending", "in_progress", "in_review", "completed", "cancelled"].iter().zip(leads_to)
+        {
             let id = make(status);
             let it = id.to_string();
             let run = team.teamctl(["task", event, &it].iter().chain(more));
             if expected == "-" {
                 let run = run.exits(7);
-                assert!(run.stderr.contains(&format!("task {id} ({status}) is ")) && run.stderr.contains("hint: "), "{event}: {run:?}");
+                assert!(
+                    run.stderr.contains(&format!("task {id} ({status}) is "))
+                        && run.stderr.contains("hint: "),
+                    "{event}: {run:?}"
+                );
                 assert_eq!(task(&team, id)["status"], **status);
             } else {
                 run.ok();
@@ -135,7 +150,10 @@ fn a_teammate_holds_one_task_and_chooses_no_check() {
         ("/claim_task 99".to_owned(), "there is no task 99"),
         ("/claim_task".to_owned(), "task 1 (one) is yours"),
         ("/claim_task".to_owned(), "holds task 1 (one) already"),
-        (r#"/task_create {"subject": "mine", "check": "true"}"#.to_owned(), "`check` is for a person or the lead to set"),
+        (
+            r#"/task_create {"subject": "mine", "check": "true"}"#.to_owned(),
+            "`check` is for a person or the lead to set",
+        ),
         ("/task_create mine".to_owned(), "task 4 (mine) is made"),
         ("/task_update 4 completed it is done".to_owned(), "is claimed by no teammate"),
         ("/task_update 4 cancelled".to_owned(), "for a person or the lead"),
@@ -150,7 +168,9 @@ fn a_teammate_holds_one_task_and_chooses_no_check() {
     for (result, (line, told)) in team.entries("bob", "result").iter().zip(&lines) {
         assert!(result["content"].as_str().unwrap().contains(told), "{line}: {result}");
     }
-    team.until("what the check says", || is_told(&team, "bob", "failed (attempt 1 of 3): `false` exited with 1"));
+    team.until("what the check says", || {
+        is_told(&team, "bob", "failed (attempt 1 of 3): `false` exited with 1")
+    });
     assert_eq!(task(&team, first)["status"], "in_progress");
     team.write("go", "");
     // Its end gives the task back, in the line of the end.
@@ -176,10 +196,15 @@ fn a_changed_protected_file_is_seen() {
     let team = Team::new();
     std::fs::create_dir(team.root().join("tests")).unwrap();
     team.write("tests/failing.sh", "exit 1");
-    std::fs::write(team.root().join("team.toml"), "[work]\ncheck = 'cat tests/*.sh | bash'\nprotect = ['tests/**']\n").unwrap();
+    std::fs::write(
+        team.root().join("team.toml"),
+        "[work]\ncheck = 'cat tests/*.sh | bash'\nprotect = ['tests/**']\n",
+    )
+    .unwrap();
     team.trust();
     team.teamd(["start"]).ok();
-    let id = add(&team, &["make the tests pass", "--description", "/bash rm tests/failing.sh; touch tests/x.sh"]);
+    let id =
+        add(&team, &["make the tests pass", "--description", "/bash rm tests/failing.sh; touch tests/x.sh"]);
     auto(&team, "alice");
     let done = until(&team, id, "completed");
     assert_eq!(done["result"]["touched_protected"], true);
@@ -196,7 +221,8 @@ fn what_a_check_runs_is_confined_and_gone_when_it_ends() {
     let team = team_with("check_timeout = 2\n");
     auto(&team, "alice");
     let outside = team.root().parent().unwrap().join("outside");
-    let escapes = format!("echo x > {}; echo x > .team/tasks/1.json; setsid sleep 4321 & exit 0", outside.display());
+    let escapes =
+        format!("echo x > {}; echo x > .team/tasks/1.json; setsid sleep 4321 & exit 0", outside.display());
     let id = add(&team, &["escapes", "--check", &escapes]);
     until(&team, id, "completed");
     assert!(!outside.exists() && task(&team, id)["id"] == id);
@@ -204,11 +230,17 @@ fn what_a_check_runs_is_confined_and_gone_when_it_ends() {
     let failed = until(&team, id, "failed");
     assert_eq!(failed["result"]["check"]["exit"], json!(null));
     assert!(team.teamctl(["task", "log", &id.to_string()]).ok().stdout.contains("timed out after"));
-    let id = add(&team, &["floods", "--check", "head -c 300000000 /dev/zero; kill -9 $$", "--max-attempts", "1"]);
+    let id =
+        add(&team, &["floods", "--check", "head -c 300000000 /dev/zero; kill -9 $$", "--max-attempts", "1"]);
     until(&team, id, "failed");
     let size = team.path(&format!("log/task-{id}.log")).metadata().unwrap().len();
     assert!(size < 1 << 20, "{size}");
-    let sleeps = || team.processes().iter().filter(|&&pid| crate::support::process::command_line(pid).contains("sleep 432")).count();
+    let sleeps = || {
+        team.processes()
+            .iter()
+            .filter(|&&pid| crate::support::process::command_line(pid).contains("sleep 432"))
+            .count()
+    };
     team.until("nothing to be left", || sleeps() == 0);
 }
 
@@ -223,7 +255,11 @@ fn a_check_that_a_killed_daemon_has_started_is_run_again_and_counts_once() {
     team.until("the check to run again", || team.text("began").lines().count() == 2);
     assert_eq!(task(&team, id)["status"], "in_review");
     // Its own process is killed: that is no attempt either.
-    let check = || team.processes().into_iter().find(|&pid| crate::support::process::command_line(pid).contains("team-worker check"));
+    let check = || {
+        team.processes()
+            .into_iter()
+            .find(|&pid| crate::support::process::command_line(pid).contains("team-worker check"))
+    };
     let pid = check().unwrap();
     signal(pid, Signal::SIGKILL);
     team.until("the lead to be told", || is_told(&team, "lead", "could not run"));
@@ -241,7 +277,9 @@ fn a_release_or_a_stop_ends_the_check() {
     team.teamctl(["send", "bob", &format!("/claim_task {id}\n/task_update {id} completed")]).ok();
     team.until("the check to run", || team.made("began"));
     team.teamctl(["task", "release", &id.to_string()]).ok();
-    let sleeps = || team.processes().iter().any(|&pid| crate::support::process::command_line(pid).contains("sleep 4321"));
+    let sleeps = || {
+        team.processes().iter().any(|&pid| crate::support::process::command_line(pid).contains("sleep 4321"))
+    };
     team.until("its end", || !sleeps());
     assert_eq!((&task(&team, id)["status"], &task(&team, id)["attempts"]), (&json!("pending"), &json!(0)));
     std::fs::remove_file(team.root().join("began")).unwrap();
@@ -257,7 +295,8 @@ fn many_race_for_many_tasks_while_workers_are_killed_and_each_is_done_once() {
     const TEAMMATES: usize = 8;
     const TASKS: usize = 40;
     let team = Team::started();
-    let list: String = (1..=TASKS).map(|task| format!("- [ ] task {task}\n  /bash echo {task} >> done-{task}\n")).collect();
+    let list: String =
+        (1..=TASKS).map(|task| format!("- [ ] task {task}\n  /bash echo {task} >> done-{task}\n")).collect();
     team.teamctl_with(["task", "import", "-"], &list).ok();
     let names: Vec<String> = (1..=TEAMMATES).map(|number| format!("w{number}")).collect();
     for name in &names {
@@ -314,7 +353,15 @@ fn what_is_no_task_or_no_list_is_refused_with_the_way_on() {
 #[test]
 fn a_claim_of_a_task_with_a_plan_closes_the_gate() {
     let team = Team::started();
-    let id = add(&team, &["careful", "--plan", "--description", "/bash touch changed\n/plan_approval do it\n/bash touch changed-later"]);
+    let id = add(
+        &team,
+        &[
+            "careful",
+            "--plan",
+            "--description",
+            "/bash touch changed\n/plan_approval do it\n/bash touch changed-later",
+        ],
+    );
     auto(&team, "alice");
     let plan = team.until_planned("alice");
     assert_eq!(team.member("alice")["gate"], "closed");

@@ -133,6 +133,7 @@ impl Fields {
                     .take("task_id")
                     .and_then(|v| json::whole(&v))
                     .and_then(|n| u32::try_from(n).ok()),
+                gate_closed: self.take("gate_closed").and_then(|v| json::whole(&v)),
                 subject: self.take("subject").and_then(|v| v.as_str().map(str::to_owned)).unwrap_or_default(),
             },
             other => Body::Unknown { kind: other.to_owned() },

@@ -205,7 +205,8 @@ impl State {
 
     /// Returns the gate but for a plan of its own that is unanswered.
     pub(crate) fn directed_gate(&self) -> Gate {
-        if self.away && self.plan_wanted { Gate::Closed } else { self.directive.gate }
+        let is_outdated = self.directive.seq < self.work.gate_closed;
+        if self.away && self.plan_wanted || is_outdated { Gate::Closed } else { self.directive.gate }
     }
 
     /// Returns the shutdown that the model may answer.

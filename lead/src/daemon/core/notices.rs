@@ -34,7 +34,7 @@ pub(crate) fn message(line: &Line, tell: &Notice) -> Option<Message> {
         }),
         Record::Request(record) => of_request(record).map(|body| new(LEAD, body)),
         Record::Task(record) => {
-            let (body, text) = of_task(record, to)?;
+            let (body, text) = of_task(record, to, line.seq)?;
             Some(new(TEAMD, body).with_content(text))
         }
         Record::Snapshot(_) => None,
@@ -42,7 +42,7 @@ pub(crate) fn message(line: &Line, tell: &Notice) -> Option<Message> {
 }
 
 /// Says what happened to a task: to its owner, to the teammate that it is for, or to the lead in one line.
-fn of_task(record: &TaskRecord, to: &str) -> Option<(Body, String)> {
+fn of_task(record: &TaskRecord, to: &str, seq: u64) -> Option<(Body, String)> {
     let (task, title, by) = (&record.task, record.task.title(), &record.by);
     let more = record.content.as_ref().map(|text| format!(": {text}")).unwrap_or_default();
     if to == LEAD {
@@ -61,7 +61,11 @@ fn of_task(record: &TaskRecord, to: &str) -> Option<(Body, String)> {
         TaskEvent::Claimed => {
             let text = [title, task.description.clone()].join("\n\n").trim_end().to_owned();
             return Some((
-                Body::TaskAssignment { task_id: Some(task.id), subject: task.subject.clone() },
+                Body::TaskAssignment {
+                    task_id: Some(task.id),
+                    subject: task.subject.clone(),
+                    gate_closed: Some(seq).filter(|_| task.plan),
+                },
                 text,
             ));
         }

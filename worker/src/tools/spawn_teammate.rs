@@ -14,7 +14,7 @@ use teamd_shared::state::StateDir;
 use teamd_shared::team_dir::TeamDir;
 use teamd_shared::team_file::TeamFile;
 use teamd_shared::terms::paths::resolve_paths;
-use teamd_shared::terms::resolve::{SpawnRequest, resolve};
+use teamd_shared::terms::resolve::{SpawnRequest, require_key, resolve};
 use teamd_shared::trust::Widening;
 
 use super::input::not_blank;
@@ -88,6 +88,10 @@ impl Spawner {
         let (earlier, environment) = (roster.member(&name), self.environment.clone());
         let order = resolve(request, default_model, earlier, environment, &file);
         let mut order = order.map_err(|error| error.to_string())?;
+        if let Some(model) = &order.terms.model {
+            let of_order = |variable: &str| order.environment.value(variable);
+            require_key(model, &of_order).map_err(|error| error.to_string())?;
+        }
         let workspace = self.workspace(said(&spawn.workspace), order.terms.workspace.as_deref(), dir)?;
         order.terms.workspace = Some(workspace);
         self.bound(&mut order.terms);

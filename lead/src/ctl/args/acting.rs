@@ -95,7 +95,8 @@ pub(crate) struct Wait {
     #[arg(value_name = "NAME", required_unless_present = "all", conflicts_with = "all")]
     #[arg(value_parser = Name::of_inbox, add = names())]
     pub(crate) names: Vec<Name>,
-    /// Wait for every teammate that runs, but not for the lead agent
+    /// Wait for every teammate that runs, but not for the lead agent; without --for, one whose plan waits for an answer ends the
+    /// waiting for it (exit code 7)
     #[arg(long)]
     pub(crate) all: bool,
     /// Status to wait for (comma-separated) [with --all: idle; one that has left is not waited for]

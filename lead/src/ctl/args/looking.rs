@@ -43,9 +43,6 @@ pub(crate) enum Column {
     Pid,
     Model,
     Tokens,
-    /// The tokens as one number.
-    #[value(skip)]
-    Spent,
     Restarts,
     Doing,
 }
@@ -139,6 +136,9 @@ pub(crate) struct Doctor {
     /// the roster, and cleans up after dead processes.
     #[arg(long)]
     pub(crate) fix: bool,
+    /// Also show what is well, and by what each promise of the sandbox is held
+    #[arg(long, short)]
+    pub(crate) verbose: bool,
 }
 
 #[derive(Debug, Args)]

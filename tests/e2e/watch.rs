@@ -142,10 +142,13 @@ fn the_terminal_is_given_back_at_every_end() {
     }
     let mut terminal = Terminal::teamctl_at(&team, &["status", "--watch"], (80, 24));
     terminal.until_screen("the list", |screen| screen.contains("NEEDS YOU"));
-    // No shell is there to stop it for: the screen is given back for a moment, and taken again.
+    // The shell has the terminal until it continues the program.
     terminal.press("\x1a");
     terminal.until("\x1b[?1049l");
-    terminal.until_screen("the list again", |screen| screen.contains("NEEDS YOU"));
+    terminal.until_screen("the list again", |screen| {
+        terminal.signal(Signal::SIGCONT);
+        screen.contains("NEEDS YOU")
+    });
     terminal.press("\x03");
     assert_eq!(terminal.finish(), Some(0));
     assert!(team.teamctl(["status", "--watch"]).exits(2).stderr.contains("needs a terminal"));

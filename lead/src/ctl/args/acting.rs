@@ -8,7 +8,7 @@ use teamd_shared::member::{MemberStatus, TermsPatch};
 use teamd_shared::name::Name;
 
 use super::super::completion::{names, plans};
-use super::value::{Mailbox, duration, mailbox, status, teammate};
+use super::value::{Mailbox, duration, mailbox, teammate};
 
 #[derive(Debug, Args)]
 pub(crate) struct Spawn {
@@ -101,7 +101,6 @@ pub(crate) struct Wait {
     pub(crate) all: bool,
     /// Status to wait for (comma-separated) [with --all: idle; one that has left is not waited for]
     #[arg(long = "for", value_name = "STATUS", required_unless_present = "all", value_delimiter = ',')]
-    #[arg(value_parser = status())]
     pub(crate) status: Vec<MemberStatus>,
     /// How long to wait [default: no limit]
     #[arg(long, value_name = "TIME", value_parser = duration)]

@@ -13,8 +13,8 @@ use crate::exit_code::ExitCode;
 /// Runs the command.
 pub(in crate::ctl) fn run(context: &Context, args: &Log) -> CommandResult {
     let dir = context.dir()?;
-    let at = TeamPath::log(&args.name.0);
-    let missing = missing(&dir, &args.name.0);
+    let at = TeamPath::log(&args.name);
+    let missing = missing(&dir, &args.name);
     Stream { at, human: None, since: None }.show(context, &dir, &args.range, Some(missing))
 }
 

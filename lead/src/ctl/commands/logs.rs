@@ -33,11 +33,11 @@ pub(in crate::ctl) fn run(context: &Context, args: &Logs) -> CommandResult {
     let dir = context.dir()?;
     block_on(async {
         // Watched first, then read: what is written in between is seen.
-        let mut wake = args.follow.then(|| Wake::of_logs(&dir, context.settings.poll));
-        let (mut sources, mut records, mut last) = (Vec::new(), Vec::new(), args.last);
+        let mut wake = args.range.follow.then(|| Wake::of_logs(&dir, context.settings.poll));
+        let (mut sources, mut records, mut last) = (Vec::new(), Vec::new(), args.range.last);
         loop {
             add_new(context, &dir, args, last.take(), &mut sources)?;
-            let shown = show(context, args.follow, &mut sources, &mut records)?;
+            let shown = show(context, args.range.follow, &mut sources, &mut records)?;
             match &mut wake {
                 Some(_) if context.out.closed() => return Ok(ExitCode::Done),
                 Some(wake) => wake.changed().await,
@@ -45,7 +45,7 @@ pub(in crate::ctl) fn run(context: &Context, args: &Logs) -> CommandResult {
                     return context.out.json(&records).map(|()| ExitCode::Done);
                 }
                 None => {
-                    if !shown && args.last != Some(0) {
+                    if !shown && args.range.last != Some(0) {
                         context.out.note("there is nothing yet");
                     }
                     return Ok(ExitCode::Done);
@@ -63,7 +63,7 @@ fn add_new<'d>(
     last: Option<usize>,
     sources: &mut Vec<Source<'d>>,
 ) -> Result<(), CommandError> {
-    let mut names: Vec<String> = args.names.iter().map(|name| name.0.clone()).collect();
+    let mut names: Vec<String> = args.names.clone();
     if names.is_empty() {
         let found = dir.list(TeamPath::log(TEAMD).folder())?;
         let logs = found.iter().filter_map(|it| it.at.file_name().strip_suffix(".log"));
@@ -77,7 +77,7 @@ fn add_new<'d>(
         let at = TeamPath::log(&name);
         let mut tail = Tail::new(dir, at.clone());
         if !tail.begin(last, |_| true)? {
-            if !args.follow {
+            if !args.range.follow {
                 return Err(log::missing(dir, &name));
             }
             context.out.note(format_args!("waiting for {} to appear", dir.path(&at).display()));

@@ -203,6 +203,7 @@ mod tests {
         teamd_shared::fs::replace(&dir, &TeamPath::journal(), b"").unwrap();
         let mut environment = Environment::default();
         environment.set("XDG_STATE_HOME", scratch.path().join("state").to_str().unwrap());
+        environment.set("OPENAI_BASE_URL", "http://localhost:1");
         let spawner = Spawner {
             environment,
             terms: Terms {
@@ -241,6 +242,13 @@ mod tests {
         );
         trusted_file(&scratch, text);
         assert!(spawner.order(&dir, &alice()).is_ok());
+    }
+
+    #[test]
+    fn a_model_without_its_key_is_refused_as_at_spawn() {
+        let (_scratch, dir, mut spawner) = scene();
+        spawner.environment.set("OPENAI_BASE_URL", "");
+        assert!(spawner.order(&dir, &alice()).unwrap_err().contains("OPENAI_API_KEY"));
     }
 
     fn model_of(order: &SpawnOrder) -> Option<String> {

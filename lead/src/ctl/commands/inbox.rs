@@ -23,5 +23,5 @@ pub(in crate::ctl) fn run(context: &Context, args: &Inbox) -> CommandResult {
     let range = Range { last: Some(args.last), follow: args.follow };
     // At a terminal a long plan would push the other messages off the screen.
     let human = if context.out.width().is_some() { brief } else { message };
-    Stream { at, human: Some(human), since: None }.show(context, &dir, &range, missing)
+    Stream { at, human, since: None }.show(context, &dir, &range, missing)
 }

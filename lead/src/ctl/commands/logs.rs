@@ -1,4 +1,4 @@
-//! `teamctl logs`: the logs of the daemon and of teammates, merged by time.
+//! `teamctl logs`: the logs of the daemon and of teammates, merged by time; and `teamctl log`: one of them.
 
 use anstyle::AnsiColor;
 use serde_json::json;
@@ -6,13 +6,12 @@ use teamd_shared::message::TEAMD;
 use teamd_shared::name::Name;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 
-use super::log;
-use crate::ctl::args::Logs;
+use crate::ctl::args::{Log, Logs};
 use crate::ctl::context::{Context, block_on};
-use crate::ctl::escape;
 use crate::ctl::output::paint;
 use crate::ctl::tail::Tail;
 use crate::ctl::wake::Wake;
+use crate::ctl::{escape, roster};
 use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
 
@@ -30,6 +29,15 @@ struct Source<'d> {
 
 /// Runs the command.
 pub(in crate::ctl) fn run(context: &Context, args: &Logs) -> CommandResult {
+    show_all(context, args, true)
+}
+
+/// Shows one log as it is, without its name.
+pub(in crate::ctl) fn run_one(context: &Context, args: Log) -> CommandResult {
+    show_all(context, &Logs { names: vec![args.name], range: args.range }, false)
+}
+
+fn show_all(context: &Context, args: &Logs, named: bool) -> CommandResult {
     let dir = context.dir()?;
     block_on(async {
         // Watched first, then read: what is written in between is seen.
@@ -37,7 +45,7 @@ pub(in crate::ctl) fn run(context: &Context, args: &Logs) -> CommandResult {
         let (mut sources, mut records, mut last) = (Vec::new(), Vec::new(), args.range.last);
         loop {
             add_new(context, &dir, args, last.take(), &mut sources)?;
-            let shown = show(context, args.range.follow, &mut sources, &mut records)?;
+            let shown = show(context, (args.range.follow, named), &mut sources, &mut records)?;
             match &mut wake {
                 Some(_) if context.out.closed() => return Ok(ExitCode::Done),
                 Some(wake) => wake.changed().await,
@@ -78,7 +86,7 @@ fn add_new<'d>(
         let mut tail = Tail::new(dir, at.clone());
         if !tail.begin(last, |_| true)? {
             if !args.range.follow {
-                return Err(log::missing(dir, &name));
+                return Err(missing(dir, &name));
             }
             context.out.note(format_args!("waiting for {} to appear", dir.path(&at).display()));
         }
@@ -91,7 +99,7 @@ fn add_new<'d>(
 /// into the memory.
 fn show(
     context: &Context,
-    follow: bool,
+    (follow, named): (bool, bool),
     sources: &mut [Source<'_>],
     records: &mut Vec<serde_json::Value>,
 ) -> Result<bool, CommandError> {
@@ -108,10 +116,11 @@ fn show(
     let mut text = String::new();
     for (_, index, line) in &lines {
         let name = &sources[*index].name;
-        let record = || json!({"name": name, "line": line});
+        let record = || if named { json!({"name": name, "line": line}) } else { json!({"line": line}) };
         match (context.out.is_json(), follow) {
             (true, true) => context.out.json(&record())?,
             (true, false) => records.push(record()),
+            _ if !named => text.push_str(&format!("{}\n", escape::text(line))),
             _ => {
                 let name = paint(COLOURS[index % COLOURS.len()].on_default(), format!("{name:width$} |"));
                 text.push_str(&format!("{name} {}\n", escape::text(line)));
@@ -141,8 +150,25 @@ impl Source<'_> {
 
     fn note_stamp(&mut self, line: &str) {
         let stamp = line.split(' ').next().unwrap_or_default();
-        if stamp.len() > 19 && stamp.as_bytes()[10] == b'T' && stamp.ends_with('Z') {
+        // A clock that was set back does not change the order of a log.
+        if stamp > self.stamp.as_str()
+            && stamp.len() > 19
+            && stamp.as_bytes()[10] == b'T'
+            && stamp.ends_with('Z')
+        {
             stamp.clone_into(&mut self.stamp);
         }
     }
+}
+
+/// Makes the error of a log that is not there.
+fn missing(dir: &TeamDir, name: &str) -> CommandError {
+    let owner = Name::of_inbox(name).ok();
+    // A teammate that is on the roster and has no log was never started.
+    let unknown = owner.and_then(|owner| roster::find(&roster::load(dir).ok()?, &owner).err());
+    unknown.unwrap_or_else(|| {
+        let path = dir.path(&TeamPath::log(name));
+        CommandError::new(ExitCode::NotFound, format!("there is no log at {}", path.display()))
+            .hint("`teamctl status` shows the teammates; `teamctl log teamd` shows the daemon's log")
+    })
 }

@@ -153,7 +153,7 @@ fn print(context: &Context, report: &Report, verbose: bool) -> Result<(), Comman
     if out.is_json() {
         return out.json(report);
     }
-    out.text(finding::show(&report.findings, verbose))?;
+    out.wrapped(&finding::show(&report.findings, verbose))?;
     report.confined.missing.iter().for_each(|why| out.note(format_args!("missing: {why}")));
     for done in &report.fixed.done {
         out.text(format_args!("fixed: {}", escape::line(done)))?;

@@ -23,11 +23,14 @@ pub(crate) enum ExitCode {
     Conflict,
     /// 130: Ctrl-C while waiting. It ends the waiting, not the request.
     Interrupted,
+    /// 143: SIGTERM, after the terminal is given back.
+    Terminated,
 }
 
 /// For several names the code of the first kind that occurs, in this order. Of the kinds that the
 /// specification ranks, 1, 5, 3, 4, 7, 0; the others concern the command as a whole and go before.
-const RANKING: [ExitCode; 9] = [
+const RANKING: [ExitCode; 10] = [
+    ExitCode::Terminated,
     ExitCode::Interrupted,
     ExitCode::Usage,
     ExitCode::NotRunning,
@@ -52,6 +55,7 @@ impl ExitCode {
             Self::NotRunning => 6,
             Self::Conflict => 7,
             Self::Interrupted => 130,
+            Self::Terminated => 143,
         }
     }
 
@@ -67,6 +71,7 @@ impl ExitCode {
             Self::NotRunning => "not_running",
             Self::Conflict => "conflict",
             Self::Interrupted => "interrupted",
+            Self::Terminated => "terminated",
         }
     }
 
@@ -128,6 +133,6 @@ mod tests {
         let mut names = RANKING.map(ExitCode::as_str).to_vec();
         names.sort_unstable();
         names.dedup();
-        assert_eq!(names.len(), 9);
+        assert_eq!(names.len(), RANKING.len());
     }
 }

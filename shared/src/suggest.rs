@@ -13,17 +13,23 @@ pub fn nearest<'a>(unknown: &str, known: impl Iterator<Item = &'a str>) -> Optio
 /// there are. The daemon, `teamctl` and the chat say the same.
 pub fn unknown_teammate<'a>(name: &str, known: impl Iterator<Item = &'a str> + Clone) -> (String, String) {
     let wrong = format!("there is no teammate named {name}");
+    let hint = match known.clone().next() {
+        None => "no teammate was spawned yet: `teamctl spawn NAME`".to_owned(),
+        Some(_) => among(name, "the team has", known),
+    };
+    (wrong, hint)
+}
+
+/// Says which of the known names may be meant, and lists them behind `there_are`.
+pub fn among<'a>(name: &str, there_are: &str, known: impl Iterator<Item = &'a str> + Clone) -> String {
     let total = known.clone().count();
-    if total == 0 {
-        return (wrong, "no teammate was spawned yet: `teamctl spawn NAME`".to_owned());
-    }
     let meant = nearest(name, known.clone()).map(|name| format!("did you mean {name}? ")).unwrap_or_default();
     let listed = known.take(MOST).collect::<Vec<_>>().join(", ");
     let more = match total.saturating_sub(MOST) {
         0 => String::new(),
         more => format!(" and {more} more (`teamctl status`)"),
     };
-    (wrong, format!("{meant}the team has {listed}{more}"))
+    format!("{meant}{there_are} {listed}{more}")
 }
 
 /// How many letters are to be added, taken out or changed (Levenshtein).

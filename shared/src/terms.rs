@@ -133,7 +133,7 @@ pub enum ApproveBy {
 pub enum Restart {
     /// Not at all.
     Never,
-    /// When it crashed, at most as often as [`RestartLimit`] says.
+    /// When it crashed, at most as often as the settings `restart_max` and `restart_period` say.
     #[default]
     OnFailure,
 }

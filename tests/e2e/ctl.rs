@@ -317,6 +317,14 @@ fn wait_returns_when_the_status_is_reached_or_cannot_be() {
     assert_eq!(waiting.finish().ok().stdout, "alice is shutdown\n");
     team.teamctl(["wait", "alice", "--for", "shutdown"]).ok();
     team.teamctl(["wait", "alice", "--for", "idle"]).exits(7);
+    // A plan that waits for an answer ends the waiting for all, and not that for a status.
+    team.teamctl(["spawn", "ana", "--plan", "--prompt", "/plan_approval Drop the cache"]).ok();
+    let id = team.until_planned("ana");
+    let run = team.teamctl(["wait", "--all", "--timeout", "20s"]).exits(7);
+    assert!(run.stderr.contains("ana waits for an answer to its plan"), "{run:?}");
+    let waiting = team.start_teamctl(["wait", "ana", "--for", "idle"]);
+    team.teamctl(["approve", &id]).ok();
+    waiting.finish().ok();
     team.spawn("bob", "");
     let waiting = team.start_teamctl(["wait", "bob", "--for", "working"]);
     signal(team.pid("bob"), Signal::SIGTERM);

@@ -116,6 +116,9 @@ fn a_team_that_works_raises_no_alarm() {
 fn where_nothing_is_wrong_nothing_is_said_and_without_a_team_neither() {
     let team = at_rest();
     examine(&team, &[]).is_clean();
+    let (short, long) = (team.teamctl(["doctor"]).stdout, team.teamctl(["doctor", "-v"]).stdout);
+    assert!(short.starts_with("all is well (") || !short.contains("  ok  "), "{short}");
+    assert!(long.contains("  ok  ") && long.lines().count() > short.lines().count(), "{long}");
     let empty = Team::new();
     examine(&empty, &["--fix"]).is_clean();
     assert!(!empty.path("").exists(), "looking makes nothing");

@@ -95,7 +95,9 @@ fn up_without_members_or_with_a_wrong_name_says_what_to_do() {
     team.write("team.toml", "grace = 1\n");
     assert!(team.teamctl(["up"]).exits(4).stderr.contains("team.toml names no member"));
     team.write("team.toml", CODERS);
-    for (wrong, hint) in [("coder-4", "did you mean `coder`?"), ("zoe", "its members: coder, rita")] {
+    for (wrong, hint) in
+        [("coder-4", "did you mean coder? its members are"), ("zoe", "its members are coder, rita")]
+    {
         let run = team.teamctl(["up", "rita", wrong]).exits(4);
         assert!(
             run.stderr.contains(&format!("has no member {wrong}")) && run.stderr.contains(hint),

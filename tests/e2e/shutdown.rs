@@ -215,6 +215,16 @@ fn several_names_end_with_the_code_that_ranks_highest() {
 }
 
 #[test]
+fn a_time_behind_force_is_refused_before_anything_is_done() {
+    let team = Team::started();
+    team.spawn("rita", "");
+    let run = team.teamctl(["shutdown", "rita", "--force", "0"]).exits(2);
+    assert!(run.stderr.contains("--force takes no value"), "{run:?}");
+    assert_eq!(team.status("rita"), "idle");
+    assert!(team.teamctl(["interrupt", "rita"]).ok().stdout.contains("nothing to interrupt"));
+}
+
+#[test]
 fn all_are_asked_at_once() {
     let team = Team::started();
     for name in ["alice", "bob", "carol"] {

@@ -185,8 +185,9 @@ fn one_that_becomes_idle_without_submitting_is_reminded_twice_and_then_loses_the
     let id = add(&team, &["forgotten"]);
     team.spawn("bob", "");
     team.teamctl(["send", "bob", "/claim_task"]).ok();
-    let released = until(&team, id, "pending");
-    assert_eq!((&released["attempts"], &released["owner"]), (&json!(1), &json!(null)));
+    team.until("to be released", || task(&team, id)["attempts"] == 1);
+    let released = task(&team, id);
+    assert_eq!((&released["status"], &released["owner"]), (&json!("pending"), &json!(null)));
     assert_eq!(team.events("reminded"), 2);
     team.until("to be told", || is_told(&team, "bob", "is not yours any more"));
 }

@@ -68,7 +68,7 @@ fn the_watched_list_follows_the_team_and_answers_plans() {
         terminal.until_screen("the plan", |screen| screen.contains(&format!("{id} Split the parser")));
         let screen = terminal.screen();
         assert!(screen.lines().any(|line| line.starts_with("> ana ")), "{screen}");
-        assert!(screen.contains("1 need you") && screen.contains("a approve"), "{screen}");
+        assert!(screen.contains("1 need you") && screen.contains("a show and approve"), "{screen}");
         assert_eq!(terminal.wrapped_rows(), 0, "{screen}");
         terminal.press("\r");
         terminal.until_screen("the details", |screen| {
@@ -93,7 +93,7 @@ fn the_watched_list_follows_the_team_and_answers_plans() {
 
 /// Types the feedback and sends it.
 fn reject(team: &Team, terminal: &mut Terminal, id: &str) {
-    let asks = |screen: &str| screen.contains(&format!("reject {id} of bo"));
+    let asks = |screen: &str| screen.contains(&format!("reject {id}"));
     team.until("the line for the feedback", || {
         if !asks(&terminal.screen()) {
             terminal.press("r");
@@ -138,10 +138,17 @@ fn the_terminal_is_given_back_at_every_end() {
         assert!(!terminal.is_as_before());
         terminal.signal(which);
         terminal.until("\x1b[?1049l");
-        assert_eq!(terminal.finish(), Some(130), "{which}");
+        assert_eq!(terminal.finish(), Some(if which == Signal::SIGTERM { 143 } else { 130 }), "{which}");
     }
     let mut terminal = Terminal::teamctl_at(&team, &["status", "--watch"], (80, 24));
     terminal.until_screen("the list", |screen| screen.contains("NEEDS YOU"));
+    // The shell has the terminal until it continues the program.
+    terminal.press("\x1a");
+    terminal.until("\x1b[?1049l");
+    terminal.until_screen("the list again", |screen| {
+        terminal.signal(Signal::SIGCONT);
+        screen.contains("NEEDS YOU")
+    });
     terminal.press("\x03");
     assert_eq!(terminal.finish(), Some(0));
     assert!(team.teamctl(["status", "--watch"]).exits(2).stderr.contains("needs a terminal"));

@@ -7,9 +7,9 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 use teamd_shared::team_dir::{DirError, TeamDir};
 
-use super::context::Context;
+use super::context::{Context, block_on};
 use super::escape;
-use crate::client::is_locked;
+use crate::client::{Client, is_locked};
 use crate::error::CommandError;
 use crate::exit_code::ExitCode;
 use crate::programs;
@@ -32,7 +32,9 @@ pub(super) fn ensure_daemon(
     };
     if let Some(dir) = &dir {
         registered::check(&context.register, dir, ExitCode::NotRunning)?;
-        if is_locked(dir) {
+        // One that was killed may hold the lock for a moment longer, but it answers no more.
+        let is_gone = |error: CommandError| error.code() == ExitCode::NotRunning;
+        if is_locked(dir) && !block_on(Client::connect(dir)).is_err_and(is_gone) {
             return Ok(());
         }
     }

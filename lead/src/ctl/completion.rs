@@ -1,19 +1,18 @@
 //! What a shell completes: names from the roster and ids of pending plans. It reads files, starts nothing, and says nothing: where
 //! something cannot be read there is nothing to complete.
 
-use std::ffi::OsStr;
 use std::io;
-use std::path::{Path, PathBuf};
 
 use clap::CommandFactory;
 use clap_complete::engine::{ArgValueCandidates, CompletionCandidate};
 use clap_complete::env::{CompleteEnv, Shells};
 use teamd_shared::config::Roster;
 use teamd_shared::request::Kind;
-use teamd_shared::team_dir::{TeamDir, locate};
+use teamd_shared::team_dir::TeamDir;
 
-use super::requests;
-use crate::registered;
+use super::args::Global;
+use super::output::Output;
+use super::{context, requests};
 
 /// The variable by which a shell asks for completions.
 const VARIABLE: &str = "COMPLETE";
@@ -59,16 +58,11 @@ pub(crate) fn plans() -> ArgValueCandidates {
 
 /// Opens the team directory that the command line names, or that is the nearest one, if it is registered.
 fn dir() -> Option<TeamDir> {
-    let register = registered::register().ok()?;
-    let is_registered =
-        |path: &Path| TeamDir::open(path).is_ok_and(|dir| register.knows(&dir).is_ok_and(|known| known));
     let words: Vec<_> = std::env::args_os().collect();
     let after = words.iter().position(|word| word == "--team-dir").and_then(|at| words.get(at + 1));
     let named = after.cloned().or_else(|| std::env::var_os("TEAM_DIR"));
-    let named: Option<PathBuf> = named.filter(|path| path != OsStr::new("")).map(PathBuf::from);
-    let here = std::env::current_dir().ok()?;
-    let path = locate(named.as_deref(), &here, is_registered).path;
-    is_registered(&path).then(|| TeamDir::open(&path).ok())?
+    let context = context::find(&Global { team_dir: named, json: false }).ok()?(Output::new(false));
+    context.dir().ok()
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use teamd_shared::process::{keep_exit_codes, survive_file_limit};
 use teamd_shared::register::Register;
 use teamd_shared::settings::Settings;
+use teamd_shared::suggest;
 use teamd_shared::team_dir::{DirError, Located, TeamDir, locate};
 use teamd_shared::team_file::{TeamFile, TeamFileError};
 use teamd_shared::trust::Widening;
@@ -189,7 +190,10 @@ pub(crate) fn block_on<T>(command: impl Future<Output = Result<T, CommandError>>
 }
 
 /// Finds the team directory and the settings.
-fn find(global: &Global) -> Result<impl FnOnce(Output) -> Context, CommandError> {
+///
+/// # Errors
+/// If the current directory is gone, or a setting of the environment is wrong.
+pub(super) fn find(global: &Global) -> Result<impl FnOnce(Output) -> Context + use<>, CommandError> {
     let here = std::env::current_dir().map_err(|error| {
         CommandError::new(ExitCode::Failed, format!("cannot find the current directory: {error}"))
             .hint("change to a directory that exists")
@@ -204,6 +208,8 @@ fn find(global: &Global) -> Result<impl FnOnce(Output) -> Context, CommandError>
     let file = TeamFile::load(&here.join(TeamFile::locate(&path, variable)), &variable);
     let of_file = file.as_ref().map(|file| file.settings.clone()).unwrap_or_default();
     let settings = of_file.with_environment(&variable)?;
+    // Without `.` in between: messages show it.
+    let path = path.components().collect();
     Ok(|out| Context { out, path, settings, file, register, passed_over })
 }
 
@@ -240,13 +246,23 @@ pub(crate) fn explain(error: &clap::Error) -> CommandError {
         Some(ContextValue::String(verb)) => command_of(verb),
         _ => None,
     };
+    // To clap `exec` is similar to `reject`.
+    let is_near = |tip: &str| match error.get(ContextKind::InvalidSubcommand) {
+        Some(ContextValue::String(verb)) => tip
+            .split('\'')
+            .skip(1)
+            .step_by(2)
+            .any(|word| suggest::nearest(verb, [word].into_iter()).is_some()),
+        _ => true,
+    };
     let error = CommandError::new(ExitCode::Usage, message);
     if let Some(command) = verb {
         return error.hint(command).hint("`--help` shows the commands");
     }
-    // No value of ours begins with a hyphen where clap advises to write `-- VALUE`.
+    // No value of ours begins with a hyphen where clap advises to write `-- VALUE`. Possible values are listed already.
     let tips = rendered.lines().filter_map(|line| line.trim_start().strip_prefix("tip: "));
-    let error = tips.filter(|tip| !tip.starts_with("to pass ")).fold(error, CommandError::hint);
+    let fits = |tip: &&str| !tip.starts_with("to pass ") && !tip.contains("similar value") && is_near(tip);
+    let error = tips.filter(fits).fold(error, CommandError::hint);
     let error = usage.into_iter().fold(error, |error, usage| error.hint(format!("usage: {usage}")));
     error.hint("`--help` tells more")
 }
@@ -297,6 +313,8 @@ pub(crate) mod tests {
         assert!(message.contains("\"Alice\" is not a name: 1 to 32 of a-z"), "{message}");
         let (_, hint) = explained("teamctl spwan alice");
         assert!(hint.contains("'spawn'"), "{hint}");
+        assert!(!explained("teamctl exec alice").1.contains("reject"));
+        assert!(!explained("teamctl completions ksh").1.contains("zsh"));
         let (_, hint) = explained("teamctl kill alice");
         assert!(hint.starts_with("`teamctl shutdown NAME --force`"), "{hint}");
         for line in ["teamctl plans --xyz", "teamctl inbox --last -3"] {

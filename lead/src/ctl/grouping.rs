@@ -157,11 +157,11 @@ impl Standing {
         }
     }
 
-    /// Orders members: by group; the longest wait first where a person is needed; else by name.
+    /// Orders members: by group; the longest first, but those that are idle or have ended by name.
     pub(crate) fn order((a, name): (&Self, &str), (b, other): (&Self, &str)) -> Ordering {
         let by_wait = match a.group {
-            Group::NeedsYou | Group::Stuck => a.since.total_cmp(&b.since),
-            Group::Working | Group::Idle | Group::Ended => Ordering::Equal,
+            Group::NeedsYou | Group::Stuck | Group::Working => a.since.total_cmp(&b.since),
+            Group::Idle | Group::Ended => Ordering::Equal,
         };
         a.group.cmp(&b.group).then(by_wait).then_with(|| natural(name, other))
     }

@@ -76,7 +76,7 @@ fn dispatch(command: Command, context: &Context, take_lock: TakeLock) -> Command
         Command::Interrupt(args) => commands::interrupt::run(context, args),
         Command::Inbox(args) => commands::inbox::run(context, &args),
         Command::Transcript(args) => commands::transcript::run(context, &args),
-        Command::Log(args) => commands::log::run(context, &args),
+        Command::Log(args) => commands::logs::run_one(context, args),
         Command::Logs(args) => commands::logs::run(context, &args),
         Command::Events(args) => commands::events::run(context, &args),
         Command::Requests(args) => commands::requests::run(context, &args),

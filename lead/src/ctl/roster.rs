@@ -15,6 +15,7 @@ use teamd_shared::transcript;
 use teamd_shared::watch::SLOW_TICK;
 
 use crate::client::is_locked;
+use crate::ctl::grouping::natural;
 use crate::ctl::journal;
 use crate::error::CommandError;
 use crate::exit_code::ExitCode;
@@ -165,10 +166,7 @@ pub(crate) fn runs(roster: &Roster, member: &RosterMember) -> bool {
 
 /// Returns the members that run, as far as roster and processes tell.
 pub(crate) fn running(roster: &Roster) -> Vec<&RosterMember> {
-    let has_daemon = daemon_pid(roster).is_some();
-    let runs =
-        |member: &&RosterMember| !member.status.is_ended() && (has_daemon || has_process(roster, member));
-    roster.members.iter().filter(runs).collect()
+    roster.members.iter().filter(|member| runs(roster, member)).collect()
 }
 
 /// Returns these names, each once; with `all` every member that runs, except the lead agent, which leads the team and is
@@ -196,7 +194,9 @@ pub(crate) fn waited_for(roster: &Roster, names: &[Name]) -> String {
         Some(member) if !member.activity.is_empty() => format!("{name} ({})", member.activity),
         _ => name.to_string(),
     };
-    let each: Vec<String> = names.iter().map(doing).collect();
+    let mut names: Vec<&Name> = names.iter().collect();
+    names.sort_by(|a, b| natural(a.as_str(), b.as_str()));
+    let each: Vec<String> = names.iter().map(|name| doing(name)).collect();
     format!("waiting for {}: {}", names.len(), each.join(", "))
 }
 

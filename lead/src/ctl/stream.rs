@@ -5,7 +5,6 @@ use teamd_shared::team_dir::{TeamDir, TeamPath};
 
 use super::args::Range;
 use super::context::{Context, block_on};
-use super::escape;
 use super::tail::Tail;
 use super::wake::Wake;
 use crate::error::{CommandError, CommandResult};
@@ -15,9 +14,8 @@ use crate::exit_code::ExitCode;
 pub(super) struct Stream {
     /// The file.
     pub(super) at: TeamPath,
-    /// A record for people; none for a log, which is shown as it is: an empty line is a record too, and one that is not whole
-    /// yet.
-    pub(super) human: Option<fn(&[u8]) -> String>,
+    /// A record for people.
+    pub(super) human: fn(&[u8]) -> String,
     /// Shows only records since then, in seconds since 1970.
     pub(super) since: Option<f64>,
 }
@@ -49,7 +47,7 @@ impl Stream {
         // Watched first, then read: what is written in between is seen.
         let mut wake = range.follow.then(|| Wake::new(dir, &self.at, context.settings.poll));
         let mut tail = Tail::new(dir, self.at.clone());
-        match (tail.begin(range.last, self.counts())?, missing) {
+        match (tail.begin(range.last, is_record)?, missing) {
             (false, _) if range.follow => {
                 out.note(format_args!("waiting for {} to appear", dir.path(&self.at).display()));
             }
@@ -60,17 +58,14 @@ impl Stream {
         while !range.follow || !out.closed() {
             let mut lines = tail.read()?;
             let end = lines.is_empty();
-            if end && self.human.is_none() && !range.follow {
-                lines.extend(Some(tail.rest()?).filter(|rest| !rest.is_empty()));
-            }
-            lines.retain(|line| self.counts()(line) && self.since.is_none_or(|since| is_since(line, since)));
+            lines.retain(|line| is_record(line) && self.since.is_none_or(|since| is_since(line, since)));
             shown += lines.len();
             if !out.is_json() {
-                self.print(context, &lines)?;
+                out.wrapped(&lines.iter().map(|line| (self.human)(line) + "\n").collect::<String>())?;
             } else if range.follow {
-                lines.iter().try_for_each(|line| out.json(&self.json(line)))?;
+                lines.iter().try_for_each(|line| out.json(&as_it_stands(line)))?;
             } else {
-                records.extend(lines.iter().map(|line| self.json(line)));
+                records.extend(lines.iter().map(|line| as_it_stands(line)));
             }
             match &mut wake {
                 Some(wake) if end => wake.changed().await,
@@ -88,25 +83,10 @@ impl Stream {
         }
         Ok(ExitCode::Done)
     }
+}
 
-    fn print(&self, context: &Context, lines: &[Vec<u8>]) -> Result<(), CommandError> {
-        let shown =
-            |human: &dyn Fn(&[u8]) -> String| lines.iter().map(|line| human(line) + "\n").collect::<String>();
-        match self.human {
-            Some(human) => context.out.wrapped(&shown(&human)),
-            None => {
-                context.out.text(shown(&|line| escape::text(&String::from_utf8_lossy(line)).into_owned()))
-            }
-        }
-    }
-
-    fn json(&self, line: &[u8]) -> Value {
-        if self.human.is_some() { as_it_stands(line) } else { json!({"line": String::from_utf8_lossy(line)}) }
-    }
-
-    fn counts(&self) -> fn(&[u8]) -> bool {
-        if self.human.is_none() { |_| true } else { |line| !line.trim_ascii().is_empty() }
-    }
+fn is_record(line: &[u8]) -> bool {
+    !line.trim_ascii().is_empty()
 }
 
 /// Tells whether a record was written since then; one without a time is not left out.

@@ -6,8 +6,9 @@ use serde::{Deserialize, Serialize};
 use super::Phase;
 
 /// What people see of a member.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
+#[value(rename_all = "snake_case")]
 #[schemars(rename = "Status")]
 pub enum MemberStatus {
     /// Spawned, and not ready yet.
@@ -64,17 +65,6 @@ impl MemberStatus {
                 Doing::Working => Self::Working,
             },
         }
-    }
-}
-
-impl std::str::FromStr for MemberStatus {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        serde_json::from_value(serde_json::Value::String(text.to_owned())).map_err(|_| {
-            "one of starting, idle, working, awaiting_approval, shutting_down, shutdown, killed, crashed is expected"
-                .to_owned()
-        })
     }
 }
 
@@ -158,8 +148,8 @@ mod tests {
             MemberStatus::ShuttingDown,
             MemberStatus::Crashed,
         ] {
-            assert_eq!(status.as_str().parse(), Ok(status));
+            assert_eq!(<MemberStatus as clap::ValueEnum>::from_str(status.as_str(), false), Ok(status));
         }
-        assert!("gone".parse::<MemberStatus>().is_err());
+        assert!(<MemberStatus as clap::ValueEnum>::from_str("gone", false).is_err());
     }
 }

@@ -14,7 +14,7 @@ use teamd_shared::state::StateDir;
 use teamd_shared::team_dir::TeamDir;
 use teamd_shared::team_file::TeamFile;
 use teamd_shared::terms::paths::resolve_paths;
-use teamd_shared::terms::resolve::{SpawnRequest, resolve};
+use teamd_shared::terms::resolve::{SpawnRequest, require_key, resolve};
 use teamd_shared::trust::Widening;
 
 use super::input::not_blank;
@@ -88,6 +88,10 @@ impl Spawner {
         let (earlier, environment) = (roster.member(&name), self.environment.clone());
         let order = resolve(request, default_model, earlier, environment, &file);
         let mut order = order.map_err(|error| error.to_string())?;
+        if let Some(model) = &order.terms.model {
+            let of_order = |variable: &str| order.environment.value(variable);
+            require_key(model, &of_order).map_err(|error| error.to_string())?;
+        }
         let workspace = self.workspace(said(&spawn.workspace), order.terms.workspace.as_deref(), dir)?;
         order.terms.workspace = Some(workspace);
         self.bound(&mut order.terms);
@@ -199,6 +203,7 @@ mod tests {
         teamd_shared::fs::replace(&dir, &TeamPath::journal(), b"").unwrap();
         let mut environment = Environment::default();
         environment.set("XDG_STATE_HOME", scratch.path().join("state").to_str().unwrap());
+        environment.set("OPENAI_BASE_URL", "http://localhost:1");
         let spawner = Spawner {
             environment,
             terms: Terms {
@@ -237,6 +242,13 @@ mod tests {
         );
         trusted_file(&scratch, text);
         assert!(spawner.order(&dir, &alice()).is_ok());
+    }
+
+    #[test]
+    fn a_model_without_its_key_is_refused_as_at_spawn() {
+        let (_scratch, dir, mut spawner) = scene();
+        spawner.environment.set("OPENAI_BASE_URL", "");
+        assert!(spawner.order(&dir, &alice()).unwrap_err().contains("OPENAI_API_KEY"));
     }
 
     fn model_of(order: &SpawnOrder) -> Option<String> {

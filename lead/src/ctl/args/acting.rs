@@ -9,7 +9,7 @@ use teamd_shared::name::Name;
 use teamd_shared::task::TaskId;
 
 use super::super::completion::{names, plans};
-use super::value::{Mailbox, duration, mailbox, status, teammate};
+use super::value::{Mailbox, duration, mailbox, teammate};
 
 #[derive(Debug, Args)]
 pub(crate) struct Spawn {
@@ -102,12 +102,13 @@ pub(crate) struct Wait {
     /// Wait until no task is left to be done
     #[arg(long, conflicts_with_all = ["all", "status"])]
     pub(crate) tasks: bool,
-    /// Wait for every teammate that runs, but not for the lead agent
+    /// Wait for every teammate that runs, but not for the lead agent; without --for, one whose plan waits for an answer ends the
+    /// waiting for it (exit code 7)
     #[arg(long)]
     pub(crate) all: bool,
     /// Status to wait for (comma-separated) [with --all: idle; one that has left is not waited for]
     #[arg(long = "for", value_name = "STATUS", required_unless_present_any = ["all", "task", "tasks"])]
-    #[arg(value_delimiter = ',', value_parser = status())]
+    #[arg(value_delimiter = ',')]
     pub(crate) status: Vec<MemberStatus>,
     /// How long to wait [default: no limit]
     #[arg(long, value_name = "TIME", value_parser = duration)]

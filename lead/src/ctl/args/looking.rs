@@ -6,7 +6,7 @@ use teamd_shared::name::Name;
 use teamd_shared::schema::Of;
 
 use super::super::completion::{names, plans};
-use super::value::{LogName, Mailbox, log_name, mailbox, past, schema};
+use super::value::{Mailbox, log_name, mailbox, past, schema};
 
 #[derive(Debug, Default, Args)]
 pub(crate) struct StatusArgs {
@@ -43,9 +43,6 @@ pub(crate) enum Column {
     Pid,
     Model,
     Tokens,
-    /// The tokens as one number.
-    #[value(skip)]
-    Spent,
     Restarts,
     Doing,
 }
@@ -88,7 +85,7 @@ pub(crate) struct TranscriptArgs {
 pub(crate) struct Log {
     /// Teammate, or `teamd` for the daemon's log
     #[arg(value_parser = log_name, add = names())]
-    pub(crate) name: LogName,
+    pub(crate) name: String,
     /// The lines.
     #[command(flatten)]
     pub(crate) range: Range,
@@ -98,13 +95,10 @@ pub(crate) struct Log {
 pub(crate) struct Logs {
     /// Teammates, or `teamd` for the daemon [default: all]
     #[arg(value_name = "NAME", value_parser = log_name, add = names())]
-    pub(crate) names: Vec<LogName>,
-    /// Show only the last N lines of each log
-    #[arg(long, value_name = "N")]
-    pub(crate) last: Option<usize>,
-    /// Keep printing new lines until Ctrl-C
-    #[arg(long, short)]
-    pub(crate) follow: bool,
+    pub(crate) names: Vec<String>,
+    /// The lines of each.
+    #[command(flatten)]
+    pub(crate) range: Range,
 }
 
 #[derive(Debug, Args)]
@@ -139,6 +133,9 @@ pub(crate) struct Doctor {
     /// the roster, and cleans up after dead processes.
     #[arg(long)]
     pub(crate) fix: bool,
+    /// Also show what is well, and by what each promise of the sandbox is held
+    #[arg(long, short)]
+    pub(crate) verbose: bool,
 }
 
 #[derive(Debug, Args)]

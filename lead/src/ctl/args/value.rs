@@ -5,23 +5,11 @@ use std::time::Duration;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use teamd_shared::amount::parse_duration;
 use teamd_shared::clock::wall;
-use teamd_shared::member::MemberStatus;
 use teamd_shared::message::{LEAD, TEAMD, USER};
 use teamd_shared::name::{Name, NameError};
 use teamd_shared::schema::Of;
 
 use crate::ctl::clock;
-
-const STATUSES: [MemberStatus; 8] = [
-    MemberStatus::Starting,
-    MemberStatus::Idle,
-    MemberStatus::Working,
-    MemberStatus::AwaitingApproval,
-    MemberStatus::ShuttingDown,
-    MemberStatus::Shutdown,
-    MemberStatus::Killed,
-    MemberStatus::Crashed,
-];
 
 /// The receiver of a message, or the owner of the messages to show: `user` shares the inbox of the lead.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,10 +19,6 @@ pub(crate) struct Mailbox {
     /// The owner of that inbox.
     pub(crate) owner: Name,
 }
-
-/// The owner of a log: a member, the lead, or the daemon.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct LogName(pub(crate) String);
 
 /// Reads the name of a teammate that is to be spawned.
 pub(super) fn teammate(text: &str) -> Result<Name, String> {
@@ -50,12 +34,9 @@ pub(super) fn mailbox(text: &str) -> Result<Mailbox, NameError> {
     Ok(Mailbox { to: text.to_owned(), owner })
 }
 
-/// Reads the owner of a log.
-pub(super) fn log_name(text: &str) -> Result<LogName, NameError> {
-    if text != TEAMD {
-        Name::of_inbox(text)?;
-    }
-    Ok(LogName(text.to_owned()))
+/// Reads the owner of a log: a member, the lead agent, or the daemon.
+pub(super) fn log_name(text: &str) -> Result<String, NameError> {
+    if text == TEAMD { Ok(text.to_owned()) } else { Ok(Name::of_inbox(text)?.to_string()) }
 }
 
 /// Reads a time.
@@ -69,11 +50,6 @@ pub(super) fn past(text: &str) -> Result<f64, &'static str> {
         return Ok(wall() - duration.as_secs_f64());
     }
     clock::parse(text).ok_or("a time (14:05, 2026-11-23 14:05) or a duration (10m) is expected")
-}
-
-/// Reads a status; a shell completes it.
-pub(super) fn status() -> impl TypedValueParser<Value = MemberStatus> {
-    PossibleValuesParser::new(STATUSES.map(MemberStatus::as_str)).try_map(|text| text.parse::<MemberStatus>())
 }
 
 /// Reads what there is a schema of; a shell completes it.

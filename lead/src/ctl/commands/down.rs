@@ -40,22 +40,17 @@ pub(crate) fn run(context: &Context, args: &Down) -> CommandResult {
 }
 
 async fn request_stop(dir: &TeamDir, args: &Down) -> Result<StopOutcome, CommandError> {
-    let (client, daemon) = daemon_that_answers(dir).await?;
-    let mut client = Some(client);
-    let mut confirmed = false;
-    while let Some(mut asked) = client.take() {
-        match asked.call_and_wait(Order::Stop { force: args.force }).await {
-            Ok(Done::Stop(StopOutcome::Rejected(names))) => return Ok(StopOutcome::Rejected(names)),
-            Ok(Done::Stop(StopOutcome::Stopped)) => confirmed = true,
-            Ok(other) => return Err(unexpected(&other)),
-            // Another command stopped it at the same moment, or it was killed: its journal tells. If it still answers, it may not
-            // have received the order.
-            Err(CallError::Lost(_) | CallError::Stopped) => client = same_daemon(dir, &daemon).await,
-            Err(error @ (CallError::Refused(_) | CallError::Silent | CallError::Unanswered)) => {
-                return Err(error.into());
-            }
+    let (mut client, daemon) = daemon_that_answers(dir).await?;
+    let confirmed = match client.call_and_wait(Order::Stop { force: args.force }).await {
+        Ok(Done::Stop(StopOutcome::Rejected(names))) => return Ok(StopOutcome::Rejected(names)),
+        Ok(Done::Stop(StopOutcome::Stopped)) => true,
+        Ok(other) => return Err(unexpected(&other)),
+        // Another command stopped it at the same moment, or it was killed: its journal tells.
+        Err(CallError::Lost(_) | CallError::Stopped) => false,
+        Err(error @ (CallError::Refused(_) | CallError::Silent | CallError::Unanswered)) => {
+            return Err(error.into());
         }
-    }
+    };
     ended(&daemon).await?;
     let unreadable = |error: CommandError| {
         let why = error.message();
@@ -73,18 +68,6 @@ async fn request_stop(dir: &TeamDir, args: &Down) -> Result<StopOutcome, Command
     .hint(
         "`teamctl status` shows which teammates still run; `teamd start` and `teamd stop` end them in order",
     ))
-}
-
-/// Connects to this daemon again, as soon as it answers; none if it has ended.
-async fn same_daemon(dir: &TeamDir, daemon: &Identity) -> Option<Client> {
-    while daemon.is_alive() {
-        match daemon_that_answers(dir).await {
-            Ok((client, it)) if it == *daemon => return Some(client),
-            // It is not there yet, or cannot be looked at just now: the stop may not have been heard.
-            _ => tokio::time::sleep(PAUSE).await,
-        }
-    }
-    None
 }
 
 fn still_there(dir: &TeamDir, waited: Duration, force: bool) -> CommandError {

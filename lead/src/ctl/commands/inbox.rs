@@ -6,7 +6,7 @@ use teamd_shared::team_dir::TeamPath;
 
 use crate::ctl::args::{Inbox, Range};
 use crate::ctl::context::Context;
-use crate::ctl::render::message::message;
+use crate::ctl::render::message::{brief, message};
 use crate::ctl::roster;
 use crate::ctl::stream::Stream;
 use crate::error::CommandResult;
@@ -21,5 +21,7 @@ pub(in crate::ctl) fn run(context: &Context, args: &Inbox) -> CommandResult {
         false => roster::find(&roster::load(&dir)?, owner).err(),
     };
     let range = Range { last: Some(args.last), follow: args.follow };
-    Stream { at, human: Some(message), since: None }.show(context, &dir, &range, missing)
+    // At a terminal a long plan would push the other messages off the screen.
+    let human = if context.out.width().is_some() { brief } else { message };
+    Stream { at, human, since: None }.show(context, &dir, &range, missing)
 }

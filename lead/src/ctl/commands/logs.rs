@@ -1,6 +1,4 @@
-//! `teamctl logs`: the logs of the daemon and of teammates, merged by time.
-
-use std::collections::VecDeque;
+//! `teamctl logs`: the logs of the daemon and of teammates, merged by time; and `teamctl log`: one of them.
 
 use anstyle::AnsiColor;
 use serde_json::json;
@@ -8,43 +6,46 @@ use teamd_shared::message::TEAMD;
 use teamd_shared::name::Name;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 
-use super::log;
-use crate::ctl::args::Logs;
+use crate::ctl::args::{Log, Logs};
 use crate::ctl::context::{Context, block_on};
-use crate::ctl::escape;
 use crate::ctl::output::paint;
 use crate::ctl::tail::Tail;
 use crate::ctl::wake::Wake;
+use crate::ctl::{escape, roster};
 use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
 
 /// The colours of the names, one after the other.
 const COLOURS: [AnsiColor; 5] =
     [AnsiColor::Cyan, AnsiColor::Yellow, AnsiColor::Green, AnsiColor::Magenta, AnsiColor::Blue];
-/// How much is printed at a time, in bytes.
-const CHUNK: usize = 64 << 10;
 
 /// A log that is read.
 struct Source<'d> {
     name: String,
     tail: Tail<'d>,
-    lines: VecDeque<Vec<u8>>,
-    /// Whether it has no further lines now.
-    ended: bool,
-    /// When the next line was written. A line that does not say so belongs to the line before it.
-    stamp: Vec<u8>,
+    /// When its last line was written. A line that does not say so belongs to the line before it.
+    stamp: String,
 }
 
 /// Runs the command.
 pub(in crate::ctl) fn run(context: &Context, args: &Logs) -> CommandResult {
+    show_all(context, args, true)
+}
+
+/// Shows one log as it is, without its name.
+pub(in crate::ctl) fn run_one(context: &Context, args: Log) -> CommandResult {
+    show_all(context, &Logs { names: vec![args.name], range: args.range }, false)
+}
+
+fn show_all(context: &Context, args: &Logs, named: bool) -> CommandResult {
     let dir = context.dir()?;
     block_on(async {
         // Watched first, then read: what is written in between is seen.
-        let mut wake = args.follow.then(|| Wake::of_logs(&dir, context.settings.poll));
-        let (mut sources, mut records, mut last) = (Vec::new(), Vec::new(), args.last);
+        let mut wake = args.range.follow.then(|| Wake::of_logs(&dir, context.settings.poll));
+        let (mut sources, mut records, mut last) = (Vec::new(), Vec::new(), args.range.last);
         loop {
             add_new(context, &dir, args, last.take(), &mut sources)?;
-            let shown = show(context, args.follow, &mut sources, &mut records)?;
+            let shown = show(context, (args.range.follow, named), &mut sources, &mut records)?;
             match &mut wake {
                 Some(_) if context.out.closed() => return Ok(ExitCode::Done),
                 Some(wake) => wake.changed().await,
@@ -52,7 +53,7 @@ pub(in crate::ctl) fn run(context: &Context, args: &Logs) -> CommandResult {
                     return context.out.json(&records).map(|()| ExitCode::Done);
                 }
                 None => {
-                    if !shown && args.last != Some(0) {
+                    if !shown && args.range.last != Some(0) {
                         context.out.note("there is nothing yet");
                     }
                     return Ok(ExitCode::Done);
@@ -70,7 +71,7 @@ fn add_new<'d>(
     last: Option<usize>,
     sources: &mut Vec<Source<'d>>,
 ) -> Result<(), CommandError> {
-    let mut names: Vec<String> = args.names.iter().map(|name| name.0.clone()).collect();
+    let mut names: Vec<String> = args.names.clone();
     if names.is_empty() {
         let found = dir.list(TeamPath::log(TEAMD).folder())?;
         let logs = found.iter().filter_map(|it| it.at.file_name().strip_suffix(".log"));
@@ -84,75 +85,90 @@ fn add_new<'d>(
         let at = TeamPath::log(&name);
         let mut tail = Tail::new(dir, at.clone());
         if !tail.begin(last, |_| true)? {
-            if !args.follow {
-                return Err(log::missing(dir, &name));
+            if !args.range.follow {
+                return Err(missing(dir, &name));
             }
             context.out.note(format_args!("waiting for {} to appear", dir.path(&at).display()));
         }
-        sources.push(Source { name, tail, lines: VecDeque::new(), ended: false, stamp: Vec::new() });
+        sources.push(Source { name, tail, stamp: String::new() });
     }
     Ok(())
 }
 
-/// Shows all lines that are there now, the oldest first. Returns whether there were any.
+/// Shows all lines that are there now, the oldest first. Returns whether there were any. Logs are rotated, so all of them fit
+/// into the memory.
 fn show(
     context: &Context,
-    follow: bool,
+    (follow, named): (bool, bool),
     sources: &mut [Source<'_>],
     records: &mut Vec<serde_json::Value>,
 ) -> Result<bool, CommandError> {
     let width = sources.iter().map(|source| source.name.len()).max().unwrap_or(0);
-    let (mut text, mut any) = (String::new(), false);
-    sources.iter_mut().for_each(|source| source.ended = false);
-    loop {
-        for source in &mut *sources {
-            source.fill(follow)?;
+    let mut lines = Vec::new();
+    for (index, source) in sources.iter_mut().enumerate() {
+        for line in source.read(follow)? {
+            source.note_stamp(&line);
+            lines.push((source.stamp.clone(), index, line));
         }
-        let waiting = sources.iter_mut().enumerate().filter(|(_, source)| !source.lines.is_empty());
-        let oldest = waiting.min_by(|(_, one), (_, other)| one.stamp.cmp(&other.stamp));
-        let Some((index, source)) = oldest else { break };
-        let line = source.lines.pop_front().unwrap_or_default();
-        let line = String::from_utf8_lossy(&line);
-        source.set_stamp();
-        any = true;
-        let record = || json!({"name": source.name, "line": line});
+    }
+    // Stable: the lines of one log stay in their order.
+    lines.sort_by(|(one, ..), (other, ..)| one.cmp(other));
+    let mut text = String::new();
+    for (_, index, line) in &lines {
+        let name = &sources[*index].name;
+        let record = || if named { json!({"name": name, "line": line}) } else { json!({"line": line}) };
         match (context.out.is_json(), follow) {
             (true, true) => context.out.json(&record())?,
             (true, false) => records.push(record()),
+            _ if !named => text.push_str(&format!("{}\n", escape::text(line))),
             _ => {
-                let name = format!("{:width$} |", source.name);
-                let name = paint(COLOURS[index % COLOURS.len()].on_default(), name);
-                text.push_str(&format!("{name} {}\n", escape::text(&line)));
+                let name = paint(COLOURS[index % COLOURS.len()].on_default(), format!("{name:width$} |"));
+                text.push_str(&format!("{name} {}\n", escape::text(line)));
             }
-        }
-        if text.len() > CHUNK {
-            context.out.text(std::mem::take(&mut text))?;
         }
     }
     context.out.text(text)?;
-    Ok(any)
+    Ok(!lines.is_empty())
 }
 
 impl Source<'_> {
-    /// Reads further lines, if none are left and there are any.
-    fn fill(&mut self, follow: bool) -> Result<(), CommandError> {
-        if self.ended || !self.lines.is_empty() {
-            return Ok(());
+    /// Reads all further lines; also the last one that is not whole yet, unless the log is followed.
+    fn read(&mut self, follow: bool) -> Result<Vec<String>, CommandError> {
+        let mut lines = Vec::new();
+        loop {
+            let more = self.tail.read()?;
+            if more.is_empty() {
+                break;
+            }
+            lines.extend(more);
         }
-        self.lines = self.tail.read()?.into();
-        self.ended = self.lines.is_empty();
-        if self.ended && !follow {
-            self.lines.extend(Some(self.tail.rest()?).filter(|rest| !rest.is_empty()));
+        if !follow {
+            lines.extend(Some(self.tail.rest()?).filter(|rest| !rest.is_empty()));
         }
-        self.set_stamp();
-        Ok(())
+        Ok(lines.iter().map(|line| String::from_utf8_lossy(line).into_owned()).collect())
     }
 
-    fn set_stamp(&mut self) {
-        let stamp = self.lines.front().and_then(|line| line.split(|&byte| byte == b' ').next());
-        let is_time = |word: &&[u8]| word.len() > 19 && word[10] == b'T' && word.ends_with(b"Z");
-        if let Some(stamp) = stamp.filter(is_time) {
-            self.stamp = stamp.to_vec();
+    fn note_stamp(&mut self, line: &str) {
+        let stamp = line.split(' ').next().unwrap_or_default();
+        // A clock that was set back does not change the order of a log.
+        if stamp > self.stamp.as_str()
+            && stamp.len() > 19
+            && stamp.as_bytes()[10] == b'T'
+            && stamp.ends_with('Z')
+        {
+            stamp.clone_into(&mut self.stamp);
         }
     }
+}
+
+/// Makes the error of a log that is not there.
+fn missing(dir: &TeamDir, name: &str) -> CommandError {
+    let owner = Name::of_inbox(name).ok();
+    // A teammate that is on the roster and has no log was never started.
+    let unknown = owner.and_then(|owner| roster::find(&roster::load(dir).ok()?, &owner).err());
+    unknown.unwrap_or_else(|| {
+        let path = dir.path(&TeamPath::log(name));
+        CommandError::new(ExitCode::NotFound, format!("there is no log at {}", path.display()))
+            .hint("`teamctl status` shows the teammates; `teamctl log teamd` shows the daemon's log")
+    })
 }

@@ -12,7 +12,6 @@ pub(super) mod forget;
 pub(super) mod inbox;
 pub(super) mod interrupt;
 pub(super) mod lint;
-pub(super) mod log;
 pub(super) mod logs;
 pub(super) mod plans;
 pub(super) mod request_plan;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::{Value, json};
+use teamd_shared::amount::parse_duration;
 use teamd_shared::control::{Command, Done, Refusal, ShutdownOrder};
 use teamd_shared::id::{Ids, RandomIds, RequestId};
 use teamd_shared::member::{Exit, MemberStatus};
@@ -50,6 +51,7 @@ struct ShutdownOutcome {
 pub(in crate::ctl) fn run(context: &Context, args: Shutdown) -> CommandResult {
     let dir = context.dir()?;
     let names = roster::named_or_running(&dir, &args.names, args.all)?;
+    refuse_value_of_force(&dir, &args)?;
     let mut outcomes = Vec::new();
     if names.is_empty() {
         context.out.note("no teammate is running");
@@ -61,6 +63,18 @@ pub(in crate::ctl) fn run(context: &Context, args: Shutdown) -> CommandResult {
         context.out.json(&json!({"results": results}))?;
     }
     Ok(ExitCode::highest(outcomes.iter().filter_map(|it| it.error.as_ref()).map(CommandError::code)))
+}
+
+/// Refuses `--force 0` before anything is done: `--force` takes no value, and the `0` would count as a name.
+fn refuse_value_of_force(dir: &TeamDir, args: &Shutdown) -> Result<(), CommandError> {
+    let is_time = |name: &&Name| name.as_str() == "0" || parse_duration(name.as_str()).is_ok();
+    let Some(time) = args.names.iter().filter(|_| args.force).find(is_time) else { return Ok(()) };
+    if roster::load_one(dir, time)?.member(time).is_some() {
+        return Ok(());
+    }
+    let message = format!("--force takes no value, and there is no teammate named {time}: nothing was done");
+    Err(CommandError::new(ExitCode::Usage, message)
+        .hint("`--force --timeout 0s` sends the signals at once, `--force` alone after 10 seconds"))
 }
 
 /// Asks every teammate at once, and tells each outcome when it is known.
@@ -199,18 +213,18 @@ fn unanswered(
     let time = clock::span(patience.as_secs_f64());
     let (late, hint) = match (early, force) {
         (Early::Interrupted, _) => {
-            (String::new(), format!("; `teamctl wait {name} --for shutdown` waits again"))
+            (String::new(), format!("`teamctl wait {name} --for shutdown` waits again"))
         }
-        (Early::TimedOut, true) => (
+        (_, true) => (
             format!("{name} is not gone, although signals were sent"),
-            "; `teamctl log teamd` tells what holds it".to_owned(),
+            "`teamctl log teamd` tells what holds it".to_owned(),
         ),
-        (Early::TimedOut, false) => (
+        (_, false) => (
             format!("{name} has not left within {time}"),
-            format!(", it leaves when it can; `teamctl shutdown {name} --force` ends it"),
+            format!("it leaves when it can; `teamctl shutdown {name} --force` ends it"),
         ),
     };
-    let error = early.error(name, late, format!("the request {request_id} stays pending{hint}"));
+    let error = early.error(name, late, format!("the request {request_id} stays pending; {hint}"));
     ShutdownOutcome {
         request_id: Some(request_id),
         ..ShutdownOutcome::new(name, Some("pending"), Some(error))

@@ -85,15 +85,10 @@ fn teammates(file: &TeamFile, wanted: &[Name]) -> Result<Vec<Name>, CommandError
     let mut names = Vec::new();
     for member in if wanted.is_empty() { &known } else { wanted } {
         if file.member(member).is_none() {
-            let members: Vec<&str> = known.iter().map(Name::as_str).collect();
-            let hint = match suggest::nearest(member.as_str(), members.iter().copied()) {
-                Some(name) => format!("did you mean `{name}`?"),
-                None => {
-                    format!("its members: {}; `teamctl spawn {member}` starts others", members.join(", "))
-                }
-            };
             let message = format!("{} has no member {member}", file.path.display());
-            return Err(CommandError::new(ExitCode::NotFound, message).hint(hint));
+            return Err(CommandError::new(ExitCode::NotFound, message)
+                .hint(suggest::among(member.as_str(), "its members are", known.iter().map(Name::as_str)))
+                .hint(format!("`teamctl spawn {member}` starts one without it")));
         }
         for name in file.teammates(member) {
             if !names.contains(&name) {

@@ -31,6 +31,8 @@ pub(in crate::ctl) fn run(context: &Context, args: &Wait) -> CommandResult {
         return task::wait(context, &dir, (args.task, args.timeout));
     }
     let (names, mut wanted) = (roster::named_or_running(&dir, &args.names, args.all)?, args.status.clone());
+    // Without `--for`: until nothing more happens by itself.
+    let until_rest = args.all && wanted.is_empty();
     if args.all {
         // Nothing more is to come from one that has left.
         wanted.extend(wanted.is_empty().then_some(MemberStatus::Idle));
@@ -53,7 +55,8 @@ pub(in crate::ctl) fn run(context: &Context, args: &Wait) -> CommandResult {
             told
         };
         let mut open = names.clone();
-        let waited = within(args.timeout, watch(context, &dir, (&mut open, &wanted), &mut tell)).await;
+        let waited =
+            within(args.timeout, watch(context, &dir, (&mut open, &wanted, until_rest), &mut tell)).await;
         context.out.passed();
         if let Err(early) = waited? {
             for name in open {
@@ -89,7 +92,7 @@ pub(in crate::ctl) fn run(context: &Context, args: &Wait) -> CommandResult {
 async fn watch(
     context: &Context,
     dir: &TeamDir,
-    (open, wanted): (&mut Vec<Name>, &[MemberStatus]),
+    (open, wanted, until_rest): (&mut Vec<Name>, &[MemberStatus], bool),
     tell: &mut impl FnMut(&Name, Result<MemberStatus, CommandError>) -> Result<(), CommandError>,
 ) -> Result<(), CommandError> {
     let mut wake = Wake::new(dir, &TeamPath::config(), context.settings.poll);
@@ -99,6 +102,9 @@ async fn watch(
         for name in open.drain(..) {
             let looked = roster::find(&roster, &name).and_then(|member| {
                 settles |= wanted.contains(&member.status);
+                if until_rest && member.status == MemberStatus::AwaitingApproval {
+                    return Err(waits_for_a_plan(&name));
+                }
                 look(dir, &roster, member, wanted)
             });
             match looked.transpose() {
@@ -142,6 +148,12 @@ fn look(
         return Err(not_running(dir));
     }
     Ok(None)
+}
+
+fn waits_for_a_plan(name: &Name) -> CommandError {
+    let message = format!("{name} waits for an answer to its plan, and will not be idle before it has one");
+    CommandError::new(ExitCode::Conflict, message)
+        .hint("`teamctl plans` shows it; `teamctl approve ID` or `reject ID` answers, then wait again")
 }
 
 fn next_spawn(name: &Name) -> String {

@@ -6,6 +6,23 @@ use super::{BAD, BOLD, DIM, under};
 use crate::ctl::output::paint;
 use crate::ctl::{clock, escape};
 
+/// How many lines of a plan are shown among other messages.
+const PLAN_LINES: usize = 10;
+
+/// Shows one line of an inbox; of a long plan no more than its beginning.
+pub(in crate::ctl) fn brief(line: &[u8]) -> String {
+    let Ok(mut it) = Message::parse(line) else { return message(line) };
+    let lines: Vec<&str> = it.content.lines().collect();
+    match &it.body {
+        Body::PlanApprovalRequest { request_id, .. } if lines.len() > PLAN_LINES + 1 => {
+            let (first, more) = (lines[..PLAN_LINES].join("\n"), lines.len() - PLAN_LINES);
+            it.content = format!("{first}\n… {more} more lines: `teamctl plans {request_id}`");
+            show(&it)
+        }
+        _ => show(&it),
+    }
+}
+
 /// Shows one line of an inbox.
 pub(in crate::ctl) fn message(line: &[u8]) -> String {
     match Message::parse(line) {
@@ -81,6 +98,27 @@ mod tests {
     fn protocol_messages_name_their_request() {
         let line = r#"{"type":"shutdown_response","from":"a","to":"lead","request_id":"a1b2c3d4","approve":true,"answered_by":"runtime","content":""}"#;
         assert_eq!(shown(line), "--:--:-- a → lead  shutdown_response a1b2c3d4 approved by the runtime");
+    }
+
+    #[test]
+    fn a_long_plan_is_cut_with_the_command_that_shows_it_whole() {
+        let plan = |lines: usize| {
+            let text = vec!["step"; lines].join("\n");
+            serde_json::json!({"type": "plan_approval_request", "from": "a", "to": "lead", "request_id": "a1b2c3d4",
+                "content": text})
+            .to_string()
+        };
+        let shown = brief(plan(40).as_bytes());
+        assert!(shown.ends_with("    … 30 more lines: `teamctl plans a1b2c3d4`"), "{shown}");
+        assert_eq!(shown.lines().count(), 12);
+        for short in [
+            plan(PLAN_LINES + 1),
+            plan(1),
+            r#"{"type":"message","from":"a","content":"x"}"#.to_owned(),
+            "?".to_owned(),
+        ] {
+            assert_eq!(brief(short.as_bytes()), message(short.as_bytes()));
+        }
     }
 
     #[test]

@@ -140,19 +140,19 @@ pub(super) fn found_again(earlier: &[CheckFinding], later: Vec<CheckFinding>) ->
 pub(super) fn verdict(findings: &[CheckFinding]) -> String {
     let number = |severity| findings.iter().filter(|finding| finding.severity == severity).count();
     match (number(Severity::Problem), number(Severity::Note)) {
-        (0, 0) => "all is well".to_owned(),
+        (0, 0) => format!("all is well ({}; `-v` shows each)", count(findings.len(), "check")),
         (0, notes) => format!("no problem, {}", count(notes, "note")),
         (problems, 0) => count(problems, "problem"),
         (problems, notes) => format!("{}, {}", count(problems, "problem"), count(notes, "note")),
     }
 }
 
-/// Lays findings out for people: the check, how it stands, and below each that is not as it should be what it means and
+/// Lays findings out for people, those of what is well only with `verbose`: the check, how it stands, and below each that is not as it should be what it means and
 /// what to do next.
-pub(super) fn show(findings: &[CheckFinding]) -> String {
+pub(super) fn show(findings: &[CheckFinding], verbose: bool) -> String {
     let width = findings.iter().map(|finding| finding.check.len()).max().unwrap_or(0);
     let mut text = String::new();
-    for finding in findings {
+    for finding in findings.iter().filter(|it| verbose || it.severity != Severity::Ok) {
         let (style, state) = match finding.severity {
             Severity::Ok => (Style::new(), "ok"),
             Severity::Note => (BOLD, "note"),
@@ -203,7 +203,7 @@ pub(super) mod tests {
                 None
             }),
         ];
-        let shown = anstream::adapter::strip_str(&show(&findings.concat())).to_string();
+        let shown = anstream::adapter::strip_str(&show(&findings.concat(), true)).to_string();
         insta::assert_snapshot!(shown, @r"
         disk     ok       4 MiB are free
         journal  problem  line 3 cannot be \u{1b} read
@@ -211,5 +211,6 @@ pub(super) mod tests {
                  next     mend it
         cgroup   note     none
         ");
+        assert!(!show(&findings.concat(), false).contains("4 MiB"));
     }
 }

@@ -95,7 +95,7 @@ pub(in crate::ctl) fn run(context: &Context, args: &Doctor, take_lock: TakeLock)
     }
     let failed =
         findings.iter().any(|finding| finding.severity == Severity::Problem) || !fixed.failed.is_empty();
-    print(context, &Report { findings, fixed, confined })?;
+    print(context, &Report { findings, fixed, confined }, args.verbose)?;
     Ok(if failed { ExitCode::Failed } else { ExitCode::Done })
 }
 
@@ -148,15 +148,12 @@ fn wait(pause: Duration) {
     std::thread::sleep(pause);
 }
 
-fn print(context: &Context, report: &Report) -> Result<(), CommandError> {
+fn print(context: &Context, report: &Report, verbose: bool) -> Result<(), CommandError> {
     let out = &context.out;
     if out.is_json() {
         return out.json(report);
     }
-    if let Some(table) = report.confined.table() {
-        out.text(table.render(out.width()) + "\n")?;
-    }
-    out.text(finding::show(&report.findings))?;
+    out.wrapped(&finding::show(&report.findings, verbose))?;
     report.confined.missing.iter().for_each(|why| out.note(format_args!("missing: {why}")));
     for done in &report.fixed.done {
         out.text(format_args!("fixed: {}", escape::line(done)))?;

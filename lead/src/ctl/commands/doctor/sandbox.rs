@@ -8,10 +8,8 @@ use teamd_shared::member::SandboxMode;
 use teamd_shared::sandbox::{Attack, Layers, Namespaces, Probe, Promise};
 use teamd_shared::team_dir::TeamDir;
 
-use super::finding::{Check, CheckFinding, run};
+use super::finding::{Check, CheckFinding, Severity, count, run};
 use super::seen::Seen;
-use crate::ctl::render::{BAD, BOLD, DIM};
-use crate::ctl::table::{Cell, Table};
 use crate::programs;
 
 /// What is known of the sandbox.
@@ -65,14 +63,22 @@ fn judge(promise: Promise, probe: &Probe, apart: bool) -> Judged {
 }
 
 impl Confined {
-    /// Returns which promises are not held.
+    /// Returns each promise: by which layers it is held, or that it is not.
     pub(super) fn findings(&self) -> Vec<CheckFinding> {
         run("sandbox", |check| {
             if let Some(why) = &self.error {
                 let means = "no teammate can be started, and nothing is known of the sandbox";
                 check.problem(why, means, "install team-worker beside teamctl, of the same version");
             }
-            for it in self.promises.iter().filter(|it| !it.held) {
+            for it in &self.promises {
+                if it.held {
+                    let by = match it.attacks.len() {
+                        0 => it.because.clone(),
+                        tried => format!("{}; {} refused", it.because, count(tried, "attempt")),
+                    };
+                    check.add(Severity::Ok, format!("{} ({by})", it.promise.describe()), "", "");
+                    continue;
+                }
                 let (means, next) = match it.vital {
                     true => (
                         "`teamd start` refuses here",
@@ -85,35 +91,9 @@ impl Confined {
                 };
                 check.problem(format!("not held: {} ({})", it.promise.describe(), it.because), means, next);
             }
-            let layers = self.layers.map(|layers| layers.to_string()).unwrap_or_default();
-            let tried: usize = self.promises.iter().map(|it| it.attacks.len()).sum();
-            let held = self.promises.len();
-            Some(format!("{held} promises held by {layers}; {tried} attempts to break out refused"))
+            None
         })
     }
-
-    /// Returns the promises as a table; none if nothing is known of them.
-    pub(super) fn table(&self) -> Option<Table> {
-        (!self.promises.is_empty()).then(|| table(&self.promises))
-    }
-}
-
-fn table(promises: &[Judged]) -> Table {
-    let mut table = Table::new(&["PROMISE", "HELD", "TRIED", "BY, OR WHY NOT"]);
-    for it in promises {
-        let held = match (it.held, it.vital) {
-            (true, _) => Cell::styled("yes", BOLD),
-            (false, true) => Cell::styled("NO", BAD),
-            (false, false) => Cell::styled("no", BAD),
-        };
-        let refused = it.attacks.iter().filter(|attack| attack.refused).count();
-        let tried = match it.attacks.len() {
-            0 => Cell::styled("-", DIM),
-            all => Cell::new(format!("{refused} of {all} refused")),
-        };
-        table.row(vec![Cell::new(it.promise.describe()), held, tried, Cell::new(&it.because)]);
-    }
-    table
 }
 
 /// Judges whether a tool call could change a program of the team by another name.
@@ -156,17 +136,17 @@ mod tests {
     }
 
     #[test]
-    fn the_table_tells_by_what_and_why_not() {
+    fn each_promise_is_told_by_what_it_is_held_or_why_not() {
         let mut bare = probe(true);
         bare.layers.namespaces = Namespaces::None;
-        let of = |promise| judge(promise, &bare, false);
-        let findings = [of(Promise::TeamDirectory), of(Promise::Outside), of(Promise::Settings)];
-        let shown = anstream::adapter::strip_str(&table(&findings).render(None)).to_string();
-        insta::assert_snapshot!(shown, @r"
-        PROMISE                                       HELD  TRIED           BY, OR WHY NOT
-        nothing in the team directory can be written  NO    -               the team directory lies in the workspace: without namespaces nothing parts them
-        nothing outside the workspace can be written  yes   1 of 1 refused  landlock
-        .git/hooks and .git/config cannot be written  no    -               it takes namespaces
+        let promises = [Promise::TeamDirectory, Promise::Outside, Promise::Settings];
+        let promises = promises.map(|promise| judge(promise, &bare, false)).into();
+        let told = Confined { promises, ..Confined::default() }.findings();
+        let told: Vec<String> = told.into_iter().map(|it| format!("{:?} {}", it.severity, it.what)).collect();
+        insta::assert_snapshot!(told.join("\n"), @r"
+        Problem not held: nothing in the team directory can be written (the team directory lies in the workspace: without namespaces nothing parts them)
+        Ok nothing outside the workspace can be written (landlock; 1 attempt refused)
+        Problem not held: .git/hooks and .git/config cannot be written (it takes namespaces)
         ");
     }
 }

@@ -167,7 +167,8 @@ fn print(context: &Context, file: &str, remark: &Remark) -> Result<(), CommandEr
         LintLevel::Warning => paint(BOLD, "warning"),
     };
     let (what, reader) = (escape::line(&remark.what), escape::line(&remark.reader));
-    context.out.text(format_args!("{place}: {severity}: {what} ({reader})"))
+    let reader = if line > 0 { format!(" ({reader})") } else { String::new() };
+    context.out.text(format_args!("{place}: {severity}: {what}{reader}"))
 }
 
 #[cfg(test)]

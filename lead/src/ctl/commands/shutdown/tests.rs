@@ -151,7 +151,7 @@ fn every_name_is_tried_and_the_highest_ranking_code_counts() {
     error: bob rejected the shutdown: still writing
     hint: ask again later, or end it: `teamctl shutdown bob --force`
     error: stuck has not left within 5s
-    hint: the request 00000005 stays pending, it leaves when it can; `teamctl shutdown stuck --force` ends it
+    hint: the request 00000005 stays pending; it leaves when it can; `teamctl shutdown stuck --force` ends it
     ");
     daemon.join().unwrap();
 }

@@ -1,5 +1,6 @@
 //! The members as a table that fits the terminal.
 
+use clap::ValueEnum;
 use teamd_shared::member::{Gate, SandboxMode};
 
 use super::{Row, pid};
@@ -21,53 +22,28 @@ const LEAST: usize = 16;
 /// How much of what a member does can be seen on any terminal, in characters.
 const SEEN: usize = 2_000;
 
-const ALL: [Column; 12] = [
-    Column::Name,
-    Column::Role,
-    Column::Status,
-    Column::Since,
-    Column::Unread,
-    Column::Gate,
-    Column::Pid,
-    Column::Model,
-    Column::Tokens,
-    Column::Spent,
-    Column::Restarts,
-    Column::Doing,
-];
-
-/// In which order columns are left out where there is no room. `Tokens` makes room for `Spent`.
-const LEFT_OUT: [Column; 9] = [
-    Column::Tokens,
-    Column::Spent,
-    Column::Pid,
-    Column::Model,
-    Column::Role,
-    Column::Gate,
-    Column::Unread,
-    Column::Restarts,
-    Column::Since,
-];
+/// In which order columns are left out where there is no room.
+const LEFT_OUT: [Column; 7] =
+    [Column::Tokens, Column::Pid, Column::Model, Column::Role, Column::Gate, Column::Unread, Column::Since];
 
 /// Lays out these columns of the members, in this order.
 pub(super) fn of_columns(rows: &[Row<'_>], columns: &[Column]) -> Table {
     let all = table(rows, false);
-    let index = |column: &Column| ALL.iter().position(|other| other == column);
-    all.only(&columns.iter().filter_map(index).collect::<Vec<_>>())
+    all.only(&indices(columns))
 }
 
 /// Lays out all columns that have something to show, without a limit.
 pub(super) fn wide(rows: &[Row<'_>]) -> Table {
-    of_columns(rows, &telling(rows, Column::Spent))
+    of_columns(rows, &telling(rows))
 }
 
 /// Lays out the members, if `has_unread` with their unread messages, below the headings of their groups, so that a line has room for what they do.
 pub(super) fn fitting(rows: &[Row<'_>], terminal: usize, has_unread: bool) -> Table {
     let all = table(rows, true);
     let widths = all.widths();
-    // One of the two shows the tokens.
-    let mut columns = telling(rows, Column::Spent);
-    columns.retain(|column| has_unread || *column != Column::Unread);
+    let mut columns = telling(rows);
+    // What a member does tells its restarts, too: that column would be the first without room.
+    columns.retain(|column| *column != Column::Restarts && (has_unread || *column != Column::Unread));
     let wanted = widths.last().copied().unwrap_or(0);
     for left_out in LEFT_OUT {
         let enough = wanted.min(if left_out == Column::Since { LEAST } else { DOING.max(terminal * 2 / 5) });
@@ -75,38 +51,31 @@ pub(super) fn fitting(rows: &[Row<'_>], terminal: usize, has_unread: bool) -> Ta
         if room(&taken, terminal) >= enough {
             break;
         }
-        match left_out {
-            Column::Tokens if columns.contains(&Column::Tokens) => {
-                columns = telling(rows, Column::Tokens);
-                columns.retain(|column| has_unread || *column != Column::Unread);
-            }
-            _ => columns.retain(|column| *column != left_out),
-        }
+        columns.retain(|column| *column != left_out);
     }
     all.only(&indices(&columns))
 }
 
 fn indices(columns: &[Column]) -> Vec<usize> {
-    (0..ALL.len()).filter(|&index| columns.contains(&ALL[index])).collect()
+    columns.iter().map(|&column| column as usize).collect()
 }
 
-/// Returns the columns that tell something, without that one.
-fn telling(rows: &[Row<'_>], without: Column) -> Vec<Column> {
+/// Returns the columns that tell something.
+fn telling(rows: &[Row<'_>]) -> Vec<Column> {
     // A team of scripts has no tokens, and most teams have no crash to show.
     let costs = rows.iter().any(|row| !row.member.usage.is_nothing());
     let restarts = rows.iter().any(|row| row.member.restarts > 0);
     let tells = |column: &Column| match column {
-        Column::Tokens | Column::Spent => costs && *column != without,
+        Column::Tokens => costs,
         Column::Restarts => restarts,
         _ => true,
     };
-    ALL.into_iter().filter(tells).collect()
+    Column::value_variants().iter().copied().filter(tells).collect()
 }
 
 fn table(rows: &[Row<'_>], headings: bool) -> Table {
     let mut table = Table::new(&[
-        "NAME", "ROLE", "STATUS", "SINCE", "UNREAD", "GATE", "PID", "MODEL", "TOKENS", "TOKENS", "RESTARTS",
-        "DOING",
+        "NAME", "ROLE", "STATUS", "SINCE", "UNREAD", "GATE", "PID", "MODEL", "TOKENS", "RESTARTS", "DOING",
     ]);
     let mut last = None;
     for row in rows {
@@ -115,7 +84,7 @@ fn table(rows: &[Row<'_>], headings: bool) -> Table {
             table.row(vec![heading(rows, group)]);
             last = Some(group);
         }
-        table.row(ALL.map(|column| row.cell(column, headings)).to_vec());
+        table.row(Column::value_variants().iter().map(|&column| row.cell(column, headings)).collect());
     }
     table
 }
@@ -153,10 +122,10 @@ impl Row<'_> {
             }
             Column::Pid => Cell::new(pid(member)),
             Column::Model => Cell::new(cut(&member.model, Some(MODEL))),
-            Column::Tokens => dash_or(spent.then(|| tokens::cost(&member.usage))),
-            Column::Spent => {
+            Column::Tokens if words => {
                 dash_or(spent.then(|| tokens::count(member.usage.input() + member.usage.output_tokens)))
             }
+            Column::Tokens => dash_or(spent.then(|| tokens::cost(&member.usage))),
             Column::Restarts if member.restarts == 0 => Cell::styled("-", DIM),
             Column::Restarts => Cell::styled(member.restarts.to_string(), BOLD),
             Column::Doing => self.doing(words),
@@ -165,7 +134,12 @@ impl Row<'_> {
 
     /// Shows what it does; on a `terminal` no more of it than can ever be seen.
     fn doing(&self, terminal: bool) -> Cell {
-        let what = self.standing.what.as_str();
+        let restarts = self.member.restarts;
+        let what = match terminal && restarts > 0 && !self.member.status.is_ended() {
+            true => format!("restarted {restarts}×; {}", self.standing.what),
+            false => self.standing.what.clone(),
+        };
+        let what = what.trim_end_matches("; ");
         let end = what.char_indices().map(|(at, _)| at).nth(SEEN).filter(|_| terminal);
         let what = &what[..end.unwrap_or(what.len())];
         if self.standing.group == Group::Stuck {

@@ -72,13 +72,16 @@ async fn watch(context: &Context, dir: &TeamDir, args: &StatusArgs) -> CommandRe
         let mut rows = super::rows(&seen.roster, seen.roster.members.iter().collect(), &seen.requests);
         super::sort(&mut rows);
         rows.retain(|row| super::is_wanted(args, row));
+        // One inbox alone: to read all of them takes its time.
+        let detailed = rows.iter_mut().find(|row| view.details_of() == Some(&row.member.name));
+        detailed.into_iter().for_each(|row| row.unread = roster::unread(dir, row.member).ok());
         let frame = view.frame(&rows, &seen.roster, screen::size());
         screen.show(&frame).map_err(|error| CommandError::refused("cannot draw", &error))?;
         view.drawn(Instant::now());
         tokio::select! {
             // A key that was pressed before a change concerns what was on the screen then.
             biased;
-            Some(()) = term.recv() => return Ok(ExitCode::Interrupted),
+            Some(()) = term.recv() => return Ok(ExitCode::Terminated),
             Some(()) = hup.recv() => return Ok(ExitCode::Interrupted),
             Some(()) = int.recv() => return Ok(ExitCode::Interrupted),
             Some(()) = quit.recv() => return Ok(ExitCode::Interrupted),
@@ -86,6 +89,9 @@ async fn watch(context: &Context, dir: &TeamDir, args: &StatusArgs) -> CommandRe
                 Some(Ok(Event::Key(key))) => match view.key(key, Instant::now()) {
                     Some(Wish::Quit) => return Ok(ExitCode::Done),
                     Some(Wish::Answer(verdict)) => answers.push(give(dir, verdict)),
+                    Some(Wish::Suspend) => {
+                        screen.suspend().map_err(|error| CommandError::refused("cannot use the terminal", &error))?;
+                    }
                     None => {}
                 },
                 Some(Ok(Event::Paste(text))) => view.paste(&text),

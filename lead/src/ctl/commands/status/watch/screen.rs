@@ -10,6 +10,7 @@ use crossterm::terminal::{
     LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
 };
 use crossterm::{execute, queue};
+use nix::sys::signal::{Signal, raise};
 
 /// The size of a terminal that does not tell its own.
 const USUAL: (usize, usize) = (80, 24);
@@ -50,9 +51,19 @@ impl Screen {
             size: (0, 0),
             plain: AutoStream::choice(&stdout()) == ColorChoice::Never,
         };
-        enable_raw_mode()?;
-        execute!(stdout(), EnterAlternateScreen, EnableBracketedPaste, Hide)?;
+        take()?;
         Ok(screen)
+    }
+
+    /// Gives the terminal back, stops this process, and takes the terminal again when the shell continues the process.
+    ///
+    /// # Errors
+    /// As [`Screen::open`].
+    pub(super) fn suspend(&mut self) -> io::Result<()> {
+        give_back();
+        raise(Signal::SIGTSTP)?;
+        self.size = (0, 0);
+        take()
     }
 
     /// Draws the lines that differ from what is shown.
@@ -89,6 +100,11 @@ impl Drop for Screen {
     fn drop(&mut self) {
         give_back();
     }
+}
+
+fn take() -> io::Result<()> {
+    enable_raw_mode()?;
+    execute!(stdout(), EnterAlternateScreen, EnableBracketedPaste, Hide)
 }
 
 /// Gives the terminal back. What fails here cannot be shown anywhere.

@@ -1,7 +1,8 @@
 //! What the watched list shows, and what a key means. Pure: rows and keys in, lines and wishes out.
 //!
-//! A verdict is given on the request whose id was on the screen when the key was pressed. For a moment after the selected row
-//! has become another one, a verdict is not taken: the person may have meant the one before.
+//! A verdict is given on the request whose id was on the screen when the key was pressed, and a plan is approved only when all
+//! of it was on the screen. For a moment after the screen shows another plan, a verdict is not taken: the person may have meant
+//! the one before.
 
 use std::time::{Duration, Instant};
 
@@ -30,6 +31,8 @@ const FRAME: usize = 3;
 #[derive(Debug, PartialEq)]
 pub(super) enum Wish {
     Quit,
+    /// Stop, as Ctrl-Z does elsewhere.
+    Suspend,
     Answer(Verdict),
 }
 
@@ -71,6 +74,12 @@ pub(super) struct View {
     names: Vec<Name>,
     /// The first line of the list that is on the screen.
     top: usize,
+    /// The plan that was answered last: the selection leaves its teammate.
+    answered: Option<RequestId>,
+    /// The plan that was on the screen to its end.
+    read: Option<RequestId>,
+    /// How many lines the details have on the screen.
+    page: usize,
     said: String,
 }
 
@@ -89,8 +98,12 @@ impl View {
         let mut lines = vec![summary(rows, ended.len(), roster, columns)];
         match (chosen, &mut self.mode) {
             (Some(chosen), Mode::Details(from)) => {
-                let all = in_full(&rows[chosen], columns);
+                let (all, plan_ends) = in_full(&rows[chosen], columns);
                 *from = (*from).min(all.len().saturating_sub(room));
+                self.page = room;
+                if *from + room >= plan_ends {
+                    self.read = rows[chosen].plan.map(|plan| plan.request_id.clone());
+                }
                 lines.extend(all.into_iter().skip(*from).take(room));
             }
             _ => {
@@ -106,31 +119,39 @@ impl View {
             Mode::Feedback(verdict) => prompt(verdict, columns),
             _ => cut(&escape::line(&self.said), Some(columns)),
         });
-        lines.push(paint(DIM, cut(self.keys(), Some(columns))));
+        lines.push(paint(DIM, cut(&self.keys(), Some(columns))));
         lines
     }
 
-    /// Finds the row of the teammate that is selected, or the row in its place.
+    /// Finds the row of the teammate that is selected, or the row in its place. Once its plan is answered, the next plan is
+    /// selected.
     fn choose(&mut self, rows: &[Row<'_>]) -> Option<usize> {
+        let plan = |row: &Row<'_>| row.plan.map(|plan| plan.request_id.clone());
         let is = |row: &Row<'_>| self.selected.as_ref().is_some_and(|it| it.name == row.member.name);
+        let answered = self.answered.take_if(|id| !rows.iter().any(|row| plan(row).as_ref() == Some(id)));
+        let next = answered.and_then(|_| rows.iter().position(|row| row.plan.is_some()));
         let before =
             self.selected.as_ref().and_then(|it| self.names.iter().position(|name| *name == it.name));
-        let at = rows.iter().position(is).or(before).unwrap_or(0).min(rows.len().checked_sub(1)?);
+        let at =
+            next.or_else(|| rows.iter().position(is)).or(before).unwrap_or(0).min(rows.len().checked_sub(1)?);
         let row = &rows[at];
-        let plan = row.plan.map(|plan| plan.request_id.clone());
-        self.selected = Some(Selected { name: row.member.name.clone(), word: row.standing.word, plan });
+        self.selected =
+            Some(Selected { name: row.member.name.clone(), word: row.standing.word, plan: plan(row) });
         Some(at)
     }
 
-    fn keys(&self) -> &'static str {
-        let has_plan = self.selected.as_ref().is_some_and(|selected| selected.plan.is_some());
-        match (&self.mode, has_plan) {
-            (Mode::List, true) => "a approve  r reject  ⏎ details  ↑↓ select  q quit",
-            (Mode::List, false) => "⏎ details  ↑↓ select  q quit",
-            (Mode::Details(_), true) => "a approve  r reject  ↑↓ scroll  ⏎ back  q quit",
-            (Mode::Details(_), false) => "↑↓ scroll  ⏎ back  q quit",
+    fn keys(&self) -> String {
+        let plan = self.selected.as_ref().and_then(|selected| selected.plan.as_ref());
+        let keys = match (&self.mode, plan) {
+            (Mode::List, Some(_)) => "a show and approve  r reject  ⏎ details  ↑↓ select  q quit",
+            (Mode::List, None) => "⏎ details  ↑↓ select  q quit",
+            (Mode::Details(_), Some(id)) => {
+                return format!("a approve {id}  r reject  ↑↓ scroll  ⏎ back  q quit");
+            }
+            (Mode::Details(_), None) => "↑↓ scroll  ⏎ back  q quit",
             (Mode::Feedback(_), _) => "⏎ reject with this feedback  Esc cancel",
-        }
+        };
+        keys.to_owned()
     }
 
     /// Notes that the frame is on the screen.
@@ -139,6 +160,11 @@ impl View {
         if !same {
             self.shown = self.selected.clone().map(|selected| (selected, now));
         }
+    }
+
+    /// Returns whose details are shown.
+    pub(super) fn details_of(&self) -> Option<&Name> {
+        self.selected.as_ref().filter(|_| matches!(self.mode, Mode::Details(_))).map(|it| &it.name)
     }
 
     /// Shows what became of an answer.
@@ -159,7 +185,11 @@ impl View {
             return None;
         }
         if key.modifiers.contains(KeyModifiers::CONTROL) {
-            return (key.code == KeyCode::Char('c')).then_some(Wish::Quit);
+            return match key.code {
+                KeyCode::Char('c') => Some(Wish::Quit),
+                KeyCode::Char('z') => Some(Wish::Suspend),
+                _ => None,
+            };
         }
         if let Mode::Feedback(verdict) = &mut self.mode {
             match key.code {
@@ -168,8 +198,7 @@ impl View {
                 KeyCode::Esc => self.mode = Mode::List,
                 KeyCode::Enter => {
                     let verdict = verdict.clone();
-                    self.mode = Mode::List;
-                    return Some(Wish::Answer(verdict));
+                    return Some(self.answer(verdict));
                 }
                 _ => {}
             }
@@ -178,21 +207,50 @@ impl View {
         self.said.clear();
         match (key.code, &mut self.mode) {
             (KeyCode::Char('q'), _) => return Some(Wish::Quit),
-            (KeyCode::Char('a'), _) => return self.verdict(true, now).map(Wish::Answer),
+            (KeyCode::Char('a'), _) => return self.approve(now),
             (KeyCode::Char('r'), _) => {
                 if let Some(verdict) = self.verdict(false, now) {
                     self.mode = Mode::Feedback(verdict);
                 }
             }
-            (KeyCode::Enter, Mode::List) => self.mode = Mode::Details(0),
+            (KeyCode::Enter, Mode::List) => self.open(),
             (KeyCode::Enter | KeyCode::Esc, _) => self.mode = Mode::List,
             (KeyCode::Down | KeyCode::Char('j'), Mode::Details(from)) => *from += 1,
             (KeyCode::Up | KeyCode::Char('k'), Mode::Details(from)) => *from = from.saturating_sub(1),
+            (KeyCode::PageDown | KeyCode::Char(' '), Mode::Details(from)) => *from += self.page,
+            (KeyCode::PageUp, Mode::Details(from)) => *from = from.saturating_sub(self.page),
             (KeyCode::Down | KeyCode::Char('j'), _) => self.select(1),
             (KeyCode::Up | KeyCode::Char('k'), _) => self.select(-1),
             _ => {}
         }
         None
+    }
+
+    /// Shows the details, which must settle before a verdict is taken.
+    fn open(&mut self) {
+        self.mode = Mode::Details(0);
+        (self.shown, self.read) = (None, None);
+    }
+
+    /// Approves the plan that is on the screen, or else shows more of it.
+    fn approve(&mut self, now: Instant) -> Option<Wish> {
+        let verdict = self.verdict(true, now)?;
+        let is_read = self.read.as_ref() == Some(&verdict.request_id);
+        match &mut self.mode {
+            Mode::Details(_) if is_read => return Some(self.answer(verdict)),
+            Mode::Details(from) => {
+                *from += self.page;
+                self.said = "nothing was answered: the plan goes on here".to_owned();
+            }
+            _ => self.open(),
+        }
+        None
+    }
+
+    fn answer(&mut self, verdict: Verdict) -> Wish {
+        self.mode = Mode::List;
+        self.answered = Some(verdict.request_id.clone());
+        Wish::Answer(verdict)
     }
 
     fn select(&mut self, by: isize) {
@@ -227,8 +285,10 @@ fn add(feedback: &mut String, text: &str) {
 
 /// Shows the end of what is typed: the cursor is there.
 fn prompt(verdict: &Verdict, columns: usize) -> String {
-    let label =
-        cut(&format!("reject {} of {}, because: ", verdict.request_id, verdict.name), Some(columns / 2));
+    let (id, name) = (&verdict.request_id, &verdict.name);
+    let labels = [format!("reject {id} of {name}, because: "), format!("reject {id}: ")];
+    let [long, short] = labels;
+    let label = if width(&long) > columns / 2 { short } else { long };
     let room = columns.saturating_sub(width(&label) + 1);
     let typed = escape::line(&verdict.feedback).into_owned();
     let from = typed.char_indices().map(|(at, _)| at).find(|&at| width(&typed[at..]) <= room);
@@ -287,12 +347,20 @@ fn list(rows: &[Row<'_>], ended: &[Row<'_>], chosen: Option<usize>, columns: usi
     (lines, at)
 }
 
-/// Shows a member with the whole of its plan.
-fn in_full(row: &Row<'_>, columns: usize) -> Vec<String> {
-    let mut text = details::details(row);
-    if let Some(Payload::Plan { plan }) = row.plan.map(|plan| &plan.payload) {
-        text.push_str(&format!("\n{}", escape::text(plan)));
+/// Shows a member, with the whole of its plan above the rest; also returns how many lines the plan takes.
+fn in_full(row: &Row<'_>, columns: usize) -> (Vec<String>, usize) {
+    let mut lines = Vec::new();
+    if let Some((id, Payload::Plan { plan })) = row.plan.map(|plan| (&plan.request_id, &plan.payload)) {
+        let count = plan.lines().count();
+        let heading = format!("{id}  plan of {}, {count} lines:", row.member.name);
+        lines = wrapped(&format!("{}\n{}\n\n", paint(BOLD, heading), escape::text(plan)), columns);
     }
+    let plan_ends = lines.len();
+    lines.extend(wrapped(&details::details(row), columns));
+    (lines, plan_ends)
+}
+
+fn wrapped(text: &str, columns: usize) -> Vec<String> {
     let text = text.replace('\t', "    ");
     let wrap = |line: &str| -> Vec<String> {
         let indent = " ".repeat((line.len() - line.trim_start().len()).min(columns / 2));

@@ -82,25 +82,67 @@ fn a_key_acts_on_the_plan_that_was_on_the_screen() {
     view.drawn(start);
     let later = start + SETTLES;
     assert_eq!(id(press(&mut view, 'a', start)), None, "the row has just appeared");
-    assert_eq!(id(press(&mut view, 'a', later)).as_deref(), Some("a1a1a1a1"));
+    // The first key shows the plan, which must settle too; the second one approves.
+    assert_eq!(id(press(&mut view, 'a', later)), None);
+    assert!(two().frame(&mut view, SIZE)[1].starts_with("a1a1a1a1  plan of ana, 3 lines:"));
+    view.drawn(later);
+    assert_eq!(id(press(&mut view, 'a', later)), None);
+    let later = later + SETTLES;
     // The list is reordered: the selection stays with the teammate.
     let reordered = Stage::of(&[
         ("bo", Group::NeedsYou, "plan", "b2b2b2b2 Drop the cache", "b2b2b2b2"),
         ("ana", Group::NeedsYou, "plan", "a1a1a1a1 Split the parser", "a1a1a1a1"),
     ]);
+    press(&mut view, '\u{1b}', later);
     let frame = reordered.frame(&mut view, SIZE);
     assert!(frame[4].starts_with("> ana"), "{frame:#?}");
-    view.drawn(later);
-    assert_eq!(id(press(&mut view, 'a', later)).as_deref(), Some("a1a1a1a1"));
+    let later = open(&reordered, &mut view, later);
     // Another plan of the same teammate: the old id until it is drawn, nothing for a moment, then the new one.
     let mut next = reordered;
     next.plans[1] = Some(request("ana", "c3c3c3c3"));
-    assert_eq!(id(press(&mut view, 'a', later)).as_deref(), Some("a1a1a1a1"));
-    next.frame(&mut view, SIZE);
+    assert_eq!(press(&mut view, 'r', later), None);
+    assert!(next.frame(&mut view, SIZE)[22].starts_with("reject a1a1a1a1 of ana"));
     view.drawn(later);
+    press(&mut view, '\u{1b}', later);
     assert_eq!(id(press(&mut view, 'a', later + SETTLES / 2)), None);
     assert!(next.frame(&mut view, SIZE)[22].contains("has just changed"));
-    assert_eq!(id(press(&mut view, 'a', later + SETTLES)).as_deref(), Some("c3c3c3c3"));
+    let later = open(&next, &mut view, later);
+    assert_eq!(id(press(&mut view, 'a', later)).as_deref(), Some("c3c3c3c3"));
+}
+
+/// Opens the details of the selected teammate, and returns when they have settled.
+fn open(stage: &Stage, view: &mut View, now: Instant) -> Instant {
+    press(view, '\n', now);
+    stage.frame(view, SIZE);
+    view.drawn(now);
+    now + SETTLES
+}
+
+#[test]
+fn a_plan_is_approved_only_when_all_of_it_was_on_the_screen() {
+    let mut stage = two();
+    let long = json!({"plan": (1..=60).map(|n| format!("step {n}\n")).collect::<String>()});
+    stage.plans[0].as_mut().unwrap().payload = serde_json::from_value(long).unwrap();
+    let (mut view, start) = (View::default(), Instant::now());
+    stage.frame(&mut view, SIZE);
+    view.drawn(start);
+    let mut now = open(&stage, &mut view, start);
+    for shown in [41, 60] {
+        assert_eq!(id(press(&mut view, 'a', now)), None);
+        let frame = stage.frame(&mut view, SIZE);
+        assert!(frame.iter().any(|line| *line == format!("step {shown}")), "{frame:#?}");
+        view.drawn(now);
+        now += SETTLES;
+    }
+    assert_eq!(id(press(&mut view, 'a', now)).as_deref(), Some("a1a1a1a1"));
+    // The next plan is selected when the answered one has left the list.
+    stage.plans[0] = None;
+    stage.standings[0].group = Group::Idle;
+    stage.members.rotate_left(1);
+    stage.plans.rotate_left(1);
+    stage.standings.rotate_left(1);
+    let frame = stage.frame(&mut view, SIZE);
+    assert!(frame.iter().any(|line| line.starts_with("> bo")), "{frame:#?}");
 }
 
 #[test]
@@ -113,7 +155,8 @@ fn when_the_selected_teammate_is_gone_the_next_row_must_settle_first() {
     left.frame(&mut view, SIZE);
     view.drawn(later);
     assert_eq!(id(press(&mut view, 'a', later)), None);
-    assert_eq!(id(press(&mut view, 'a', later + SETTLES)).as_deref(), Some("b2b2b2b2"));
+    let later = open(&left, &mut view, later);
+    assert_eq!(id(press(&mut view, 'a', later)).as_deref(), Some("b2b2b2b2"));
     Stage::default().frame(&mut view, SIZE);
 }
 

@@ -23,6 +23,7 @@ mod many;
 mod meddling;
 mod messages;
 mod models;
+mod money;
 mod plans;
 mod quarantine;
 mod races;

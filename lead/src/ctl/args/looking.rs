@@ -46,6 +46,7 @@ pub(crate) enum Column {
     /// The tokens as one number.
     #[value(skip)]
     Spent,
+    Cost,
     Restarts,
     Doing,
 }

@@ -1,6 +1,7 @@
 //! The members as a table that fits the terminal.
 
 use teamd_shared::member::{Gate, SandboxMode};
+use teamd_shared::price::Dollars;
 
 use super::{Row, pid};
 use crate::ctl::args::Column;
@@ -21,7 +22,7 @@ const LEAST: usize = 16;
 /// How much of what a member does can be seen on any terminal, in characters.
 const SEEN: usize = 2_000;
 
-const ALL: [Column; 12] = [
+const ALL: [Column; 13] = [
     Column::Name,
     Column::Role,
     Column::Status,
@@ -32,15 +33,17 @@ const ALL: [Column; 12] = [
     Column::Model,
     Column::Tokens,
     Column::Spent,
+    Column::Cost,
     Column::Restarts,
     Column::Doing,
 ];
 
 /// In which order columns are left out where there is no room. `Tokens` makes room for `Spent`.
-const LEFT_OUT: [Column; 9] = [
+const LEFT_OUT: [Column; 10] = [
     Column::Tokens,
     Column::Spent,
     Column::Pid,
+    Column::Cost,
     Column::Model,
     Column::Role,
     Column::Gate,
@@ -94,9 +97,11 @@ fn indices(columns: &[Column]) -> Vec<usize> {
 fn telling(rows: &[Row<'_>], without: Column) -> Vec<Column> {
     // A team of scripts has no tokens, and most teams have no crash to show.
     let costs = rows.iter().any(|row| !row.member.usage.is_nothing());
+    let money = rows.iter().any(|row| row.cost.is_some_and(|cost| cost > Dollars::default()));
     let restarts = rows.iter().any(|row| row.member.restarts > 0);
     let tells = |column: &Column| match column {
         Column::Tokens | Column::Spent => costs && *column != without,
+        Column::Cost => money,
         Column::Restarts => restarts,
         _ => true,
     };
@@ -105,8 +110,8 @@ fn telling(rows: &[Row<'_>], without: Column) -> Vec<Column> {
 
 fn table(rows: &[Row<'_>], headings: bool) -> Table {
     let mut table = Table::new(&[
-        "NAME", "ROLE", "STATUS", "SINCE", "UNREAD", "GATE", "PID", "MODEL", "TOKENS", "TOKENS", "RESTARTS",
-        "DOING",
+        "NAME", "ROLE", "STATUS", "SINCE", "UNREAD", "GATE", "PID", "MODEL", "TOKENS", "TOKENS", "COST",
+        "RESTARTS", "DOING",
     ]);
     let mut last = None;
     for row in rows {
@@ -157,6 +162,7 @@ impl Row<'_> {
             Column::Spent => {
                 dash_or(spent.then(|| tokens::count(member.usage.input() + member.usage.output_tokens)))
             }
+            Column::Cost => dash_or(self.cost.map(|cost| cost.to_string())),
             Column::Restarts if member.restarts == 0 => Cell::styled("-", DIM),
             Column::Restarts => Cell::styled(member.restarts.to_string(), BOLD),
             Column::Doing => self.doing(words),

@@ -268,7 +268,8 @@ mod tests {
     fn with_file(text: &str) -> Result<Prices, PriceError> {
         let scratch = tempfile::tempdir().unwrap();
         std::fs::create_dir(scratch.path().join("teamd")).unwrap();
-        std::fs::write(scratch.path().join("teamd/prices.toml"), text).unwrap();
+        let mut file = std::fs::File::create(scratch.path().join("teamd/prices.toml")).unwrap();
+        io::Write::write_all(&mut file, text.as_bytes()).unwrap();
         Prices::load(|name| (name == "XDG_CONFIG_HOME").then(|| scratch.path().as_os_str().to_owned()))
     }
 

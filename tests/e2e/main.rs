@@ -16,6 +16,7 @@ mod files;
 mod follow;
 mod force;
 mod holdups;
+mod hooks;
 mod hostile;
 mod incarnations;
 mod lead;

@@ -1,5 +1,7 @@
 //! What teammates cost in dollars: at prices that are known, and with a limit.
 
+#![expect(clippy::disallowed_methods, reason = "a test writes plain files")]
+
 use serde_json::{Value, json};
 
 use crate::support::Team;

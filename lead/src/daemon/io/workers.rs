@@ -10,7 +10,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::process::{Child, Command};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
 use rustix::event::epoll;
@@ -28,6 +28,7 @@ use tokio::sync::mpsc;
 use crate::daemon::confinement::Confinement;
 use crate::daemon::core::event::Incarnation;
 use crate::daemon::io::cgroup::{Cgroups, Group};
+use crate::daemon::io::hooks::HookPids;
 use crate::daemon::io::orphans::{Found, Orphans};
 use crate::programs::{self, Program};
 
@@ -44,6 +45,8 @@ pub(crate) struct Supervisor {
     unlocked: HashSet<Incarnation>,
     cgroups: Cgroups,
     orphans: Orphans,
+    /// The children that run hooks.
+    pub(crate) hooks: HookPids,
     /// Where one thread waits for the ends of all processes.
     epoll: Arc<OwnedFd>,
     /// The incarnations that it waits for, by their number there.
@@ -77,6 +80,7 @@ impl Supervisor {
             unlocked: HashSet::new(),
             cgroups,
             orphans: Orphans::begin()?,
+            hooks: HookPids::default(),
             epoll,
             watched: BTreeMap::new(),
         })
@@ -222,16 +226,20 @@ impl Supervisor {
     /// # Errors
     /// The system's error if its children cannot be seen.
     pub(crate) fn end_orphans(&mut self, since: Instant) -> io::Result<Found> {
-        let Self { orphans, processes, cgroups, .. } = self;
-        let workers = processes.values().map(|it| it.identity().pid).collect();
-        orphans.end(&workers, cgroups, since)
+        let known = self.known_children();
+        self.orphans.end(&known, &self.cgroups, since)
     }
 
     /// Reaps the ended children that no incarnation has left.
     pub(crate) fn reap_others(&mut self) {
-        let Self { orphans, processes, cgroups, .. } = self;
-        let workers = processes.values().map(|it| it.identity().pid).collect();
-        orphans.reap_others(&workers, cgroups);
+        let known = self.known_children();
+        self.orphans.reap_others(&known, &self.cgroups);
+    }
+
+    /// Returns the workers, and the processes of hooks: each is reaped by its own owner.
+    fn known_children(&self) -> HashSet<u32> {
+        let hooks = self.hooks.lock().unwrap_or_else(PoisonError::into_inner);
+        self.processes.values().map(|it| it.identity().pid).chain(hooks.iter().copied()).collect()
     }
 
     /// Returns the children of this process that no incarnation has left.

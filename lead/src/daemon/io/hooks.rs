@@ -32,8 +32,6 @@ const WAITING: usize = 256;
 const LIMIT: Duration = Duration::from_secs(30);
 /// How long hooks may go on when the daemon ends.
 const AT_THE_END: Duration = Duration::from_secs(2);
-/// How long the rest of the output is waited for: a process that a hook left behind can hold it open.
-const REST: Duration = Duration::from_millis(200);
 /// How much of its output is logged if a hook fails, in bytes.
 const LOGGED: usize = 2_000;
 /// How large the user's file may be, in bytes.
@@ -143,7 +141,7 @@ impl Hooks {
         self.tasks.spawn(async move {
             // It is never closed.
             let _room = room.acquire().await;
-            if let Err(why) = run(&command, &workspace, &facts.to_string(), &pids).await {
+            if let Err(why) = run(&command, &workspace, &facts.to_string(), &pids, LIMIT).await {
                 tracing::error!("the hook `{name}` failed: {why}");
             }
         });
@@ -175,7 +173,13 @@ fn kill(pid: u32) {
 }
 
 /// Runs a hook to its end, or to its time limit.
-async fn run(command: &str, workspace: &str, facts: &str, pids: &HookPids) -> Result<(), String> {
+async fn run(
+    command: &str,
+    workspace: &str,
+    facts: &str,
+    pids: &HookPids,
+    limit: Duration,
+) -> Result<(), String> {
     let child = Command::new("/bin/sh")
         .args(["-c", command])
         .current_dir(workspace)
@@ -188,56 +192,37 @@ async fn run(command: &str, workspace: &str, facts: &str, pids: &HookPids) -> Re
     // Its number is known until it is reaped.
     let pid = child.id().unwrap_or_default();
     locked(pids).insert(pid);
-    let ended = finish(&mut child, facts, pid).await;
+    let ended = finish(&mut child, facts, pid, limit).await;
     locked(pids).remove(&pid);
     ended
 }
 
-async fn finish(child: &mut Child, facts: &str, pid: u32) -> Result<(), String> {
+/// Waits until a hook has ended and nothing of it holds its output open, or its time is over.
+async fn finish(child: &mut Child, facts: &str, pid: u32, limit: Duration) -> Result<(), String> {
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    let (mut out, mut err) = (Vec::new(), Vec::new());
     let feed = async {
         // A hook need not read its facts.
         if let Some(mut stdin) = stdin {
             stdin.write_all(facts.as_bytes()).await.ok();
         }
-        std::future::pending::<()>().await
     };
-    let (mut out, mut err) = (Vec::new(), Vec::new());
-    let ended = {
-        let reading = async { tokio::join!(keep(stdout, &mut out), keep(stderr, &mut err)) };
-        tokio::pin!(reading);
-        let mut has_read = false;
-        let busy = async {
-            tokio::join!(feed, async {
-                (&mut reading).await;
-                has_read = true;
-                std::future::pending::<()>().await
-            })
-        };
-        let ended = tokio::select! {
-            ended = timeout(LIMIT, child.wait()) => ended,
-            _ = busy => return Ok(()),
-        };
-        if ended.is_err() {
-            kill(pid);
-        }
-        if !has_read {
-            // What comes later is not logged.
-            timeout(REST, reading).await.ok();
-        }
-        ended
+    // It is reaped last: until then its number is that of its group.
+    let all = async {
+        tokio::join!(feed, keep(stdout, &mut out), keep(stderr, &mut err));
+        child.wait().await
     };
-    let said = String::from_utf8_lossy(&[out, err].concat()).trim_end().to_owned();
-    let said = if said.is_empty() { said } else { format!("; it said: {said:?}") };
-    match ended {
-        Ok(Ok(status)) if status.success() => Ok(()),
-        Ok(Ok(status)) => Err(format!("{status}{said}")),
-        Ok(Err(error)) => Err(format!("how it ended cannot be seen: {error}")),
+    let ended = match timeout(limit, all).await {
+        Ok(Ok(status)) if status.success() => return Ok(()),
+        Ok(Ok(status)) => status.to_string(),
+        Ok(Err(error)) => format!("how it ended cannot be seen: {error}"),
         Err(_) => {
-            let reaped = child.wait().await.map_err(|error| error.to_string());
-            reaped.and(Err(format!("it took longer than {LIMIT:?} and was killed{said}")))
+            kill(pid);
+            child.wait().await.map_err(|error| error.to_string())?;
+            format!("it took longer than {limit:?} and was killed")
         }
-    }
+    };
+    Err(format!("{ended}; it said {:?}", String::from_utf8_lossy(&[out, err].concat()).trim_end()))
 }
 
 /// Reads all that a hook says, and keeps the beginning.
@@ -246,5 +231,36 @@ async fn keep(from: Option<impl AsyncRead + Unpin>, kept: &mut Vec<u8>) {
     let mut buffer = [0; 4096];
     while let Ok(read @ 1..) = from.read(&mut buffer).await {
         kept.extend(buffer[..read].iter().take((LOGGED / 2).saturating_sub(kept.len())));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Instant;
+
+    fn ran(command: &str, limit: Duration) -> Result<(), String> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let pids = HookPids::default();
+        let ended = runtime.block_on(run(command, "/", "{}", &pids, limit));
+        assert!(locked(&pids).is_empty());
+        ended
+    }
+
+    #[test]
+    fn a_hook_is_killed_at_its_time_limit_with_all_that_it_started() {
+        let began = Instant::now();
+        for command in ["echo here; sleep 600 | sleep 600", "echo here; sleep 600 &"] {
+            let why = ran(command, Duration::from_millis(300)).unwrap_err();
+            assert_eq!(why, "it took longer than 300ms and was killed; it said \"here\"");
+        }
+        assert!(began.elapsed() < Duration::from_secs(60));
+    }
+
+    #[test]
+    fn a_hook_need_not_read_and_may_say_much() {
+        assert_eq!(ran("exec <&-; seq 1 99999", LIMIT), Ok(()));
+        let why = ran("seq 1 99999; exit 3", LIMIT).unwrap_err();
+        assert!(why.starts_with("exit status: 3; it said") && why.len() < 2 * LOGGED, "{why}");
     }
 }

@@ -11,6 +11,7 @@ use teamd_shared::config::ConfigError;
 use teamd_shared::control::Refusal;
 use teamd_shared::inbox::{AppendError, ReadError};
 use teamd_shared::journal::reader::JournalError;
+use teamd_shared::price::PriceError;
 use teamd_shared::settings::SettingError;
 use teamd_shared::team_dir::DirError;
 use teamd_shared::team_file::TeamFileError;
@@ -214,6 +215,12 @@ impl From<SettingError> for CommandError {
 
 impl From<TeamFileError> for CommandError {
     fn from(error: TeamFileError) -> Self {
+        Self::new(ExitCode::Usage, error.to_string()).hint(error.hint())
+    }
+}
+
+impl From<PriceError> for CommandError {
+    fn from(error: PriceError) -> Self {
         Self::new(ExitCode::Usage, error.to_string()).hint(error.hint())
     }
 }

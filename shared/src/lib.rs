@@ -32,6 +32,7 @@ pub mod mutant;
 pub mod name;
 pub mod place;
 pub mod position;
+pub mod price;
 pub mod process;
 pub mod register;
 pub mod request;

@@ -171,6 +171,8 @@ pub enum IdleReason {
     MaxTurns,
     /// The token limit was reached.
     MaxTokens,
+    /// The limit of cost was reached.
+    MaxCost,
     /// The work was interrupted.
     Interrupted,
 }
@@ -183,6 +185,7 @@ impl IdleReason {
             Self::Failed => "failed",
             Self::MaxTurns => "max_turns",
             Self::MaxTokens => "max_tokens",
+            Self::MaxCost => "max_cost",
             Self::Interrupted => "interrupted",
         }
     }

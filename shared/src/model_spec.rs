@@ -17,6 +17,15 @@ pub enum Provider {
 }
 
 impl Provider {
+    /// Returns the model that is meant if none is named; none for the script.
+    pub const fn default_model(self) -> Option<&'static str> {
+        match self {
+            Self::Script => None,
+            Self::Anthropic => Some("claude-sonnet-5-5"),
+            Self::OpenAi => Some("gpt-5.1"),
+        }
+    }
+
     /// All of them, in the order in which they are offered.
     pub const ALL: [Self; 3] = [Self::Script, Self::Anthropic, Self::OpenAi];
 

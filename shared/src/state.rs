@@ -44,6 +44,23 @@ impl StateError {
     }
 }
 
+/// Finds the directory of a user's own configuration, `$XDG_CONFIG_HOME/teamd` (else `~/.config/teamd`).
+///
+/// # Errors
+/// As [`StateDir::of`].
+pub fn config_dir(variable: impl Fn(&str) -> Option<OsString>) -> io::Result<PathBuf> {
+    of_user(variable, "XDG_CONFIG_HOME", ".config")
+}
+
+fn of_user(variable: impl Fn(&str) -> Option<OsString>, name: &str, below_home: &str) -> io::Result<PathBuf> {
+    let named = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let of_system =
+        || nix::unistd::User::from_uid(nix::unistd::geteuid()).ok().flatten().map(|user| user.dir);
+    let base = named(name).or_else(|| named("HOME").or_else(of_system).map(|home| home.join(below_home)));
+    let base = base.ok_or_else(|| io::Error::other(format!("neither {name} nor HOME names a directory")))?;
+    Ok(base.join("teamd"))
+}
+
 /// The state directory of a user, whether it is there or not.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StateDir {
@@ -56,13 +73,7 @@ impl StateDir {
     /// # Errors
     /// If neither says a directory.
     pub fn of(variable: impl Fn(&str) -> Option<OsString>) -> io::Result<Self> {
-        let named = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
-        let of_system =
-            || nix::unistd::User::from_uid(nix::unistd::geteuid()).ok().flatten().map(|user| user.dir);
-        let state = named("XDG_STATE_HOME")
-            .or_else(|| named("HOME").or_else(of_system).map(|home| home.join(".local/state")))
-            .ok_or_else(|| io::Error::other("neither XDG_STATE_HOME nor HOME names a directory"))?;
-        Ok(Self { root: state.join("teamd") })
+        Ok(Self { root: of_user(variable, "XDG_STATE_HOME", ".local/state")? })
     }
 
     /// Finds that of the environment of this process.

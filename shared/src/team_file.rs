@@ -107,6 +107,7 @@ impl TeamFile {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let document = DeTable::parse(text).map_err(|error| TeamFileError::of_toml(text, &error))?;
         let (span, mut document) = (document.span(), document.into_inner());
+        refuse_hooks(text, &document)?;
         refuse_misplaced(text, &document)?;
         let counts = take_counts(text, &mut document)?;
         let (mut settings, mut tables, mut team) = (DeTable::new(), DeTable::new(), DeTable::new());
@@ -214,6 +215,14 @@ fn take_counts(text: &str, document: &mut DeTable<'_>) -> Result<BTreeMap<Name, 
 
 fn part_of<T: DeserializeOwned>(text: &str, table: Spanned<DeTable<'_>>) -> Result<T, TeamFileError> {
     T::deserialize(toml::Deserializer::from(table)).map_err(|error| TeamFileError::of_toml(text, &error))
+}
+
+/// Refuses hooks: a repository that was cloned must not run commands outside of a sandbox.
+fn refuse_hooks(text: &str, document: &DeTable<'_>) -> Result<(), TeamFileError> {
+    let Some((key, _)) = document.get_key_value("hooks") else { return Ok(()) };
+    let what = "hooks do not belong into team.toml: they run outside of the sandbox";
+    let hint = "write `[hooks]` into your own ~/.config/teamd/config.toml";
+    Err(TeamFileError::wrong(LineColumn::of(text.as_bytes(), key.span().start), what).with_hint(hint))
 }
 
 /// Refuses terms in a table in which they make no sense, and the lead agent among the members.

@@ -11,11 +11,13 @@ mod service;
 use std::time::Duration;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::ser::SerializeStruct;
+use serde::{Deserialize, Serialize, Serializer};
 
 pub use patch::{SandboxPatch, TermsPatch};
 
 use crate::model_spec::ModelSpec;
+use crate::price::Dollars;
 
 /// What holds for a teammate, as it is recorded when it is spawned.
 ///
@@ -73,6 +75,7 @@ impl Terms {
         add(&mut self.sandbox.hidden, &patch.sandbox.hidden);
         self.limits.max_turns = patch.max_turns.or(self.limits.max_turns);
         self.limits.max_tokens = patch.max_tokens.or(self.limits.max_tokens);
+        self.limits.max_cost = patch.max_cost.or(self.limits.max_cost);
         self.bounds.memory = patch.memory.or(self.bounds.memory);
         self.bounds.cpu_time = patch.cpu_time.or(self.bounds.cpu_time);
         self.bounds.max_procs = patch.max_procs.or(self.bounds.max_procs);
@@ -201,12 +204,29 @@ pub struct Sandbox {
 }
 
 /// What one piece of work may cost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 pub struct Limits {
     /// Model calls; none: the setting `max_turns`.
     pub max_turns: Option<u32>,
     /// Tokens, as [`crate::transcript::Usage::billed`] counts them; none: no limit.
     pub max_tokens: Option<u64>,
+    /// Dollars, at the price of its model; none: no limit.
+    #[serde(default)]
+    pub max_cost: Option<Dollars>,
+}
+
+impl Serialize for Limits {
+    /// JSON is as it was before there was a limit of cost, unless there is one. A control frame holds every field.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let has_cost = self.max_cost.is_some() || !serializer.is_human_readable();
+        let mut limits = serializer.serialize_struct("Limits", 2 + usize::from(has_cost))?;
+        limits.serialize_field("max_turns", &self.max_turns)?;
+        limits.serialize_field("max_tokens", &self.max_tokens)?;
+        if has_cost {
+            limits.serialize_field("max_cost", &self.max_cost)?;
+        }
+        limits.end()
+    }
 }
 
 /// What one incarnation may use of the machine. None: no limit.

@@ -145,7 +145,7 @@ impl Standing {
                     let why = activity.strip_prefix("failed: ").unwrap_or(activity);
                     at(Group::Stuck, "failed", why, since)
                 }
-                Some(IdleReason::MaxTurns | IdleReason::MaxTokens) => {
+                Some(IdleReason::MaxTurns | IdleReason::MaxTokens | IdleReason::MaxCost) => {
                     at(Group::Stuck, "limit", activity, since)
                 }
                 _ => at(Group::Idle, "idle", activity, since),

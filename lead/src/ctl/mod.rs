@@ -9,6 +9,7 @@ mod chat;
 pub(crate) mod commands;
 pub(crate) mod completion;
 mod grouping;
+mod money;
 mod processes;
 mod render;
 mod requests;

@@ -75,6 +75,9 @@ impl EventLoop {
             self.gather(sources, &mut events);
             events.append(&mut self.owned.unstarted);
             self.handle(events);
+            for notice in std::mem::take(&mut self.lead.ended_work) {
+                self.owned.work_ended(&self.dispatcher.team, &notice);
+            }
             if self.dispatcher.has_answers() {
                 // What was said to the workers goes out first.
                 tokio::task::yield_now().await;

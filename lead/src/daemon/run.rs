@@ -27,6 +27,7 @@ use super::io::cgroup::Cgroups;
 use super::io::checks::Checks;
 use super::io::connections::{Connections, ROOM};
 use super::io::effects::Effects;
+use super::io::hooks::Hooks;
 use super::io::journal::{Journal, refuse_linked_copy};
 use super::io::lead_inbox::LeadInbox;
 use super::io::lock::TeamLock;
@@ -111,6 +112,7 @@ fn begin(
         .ok();
     let (grace, watchdog) = (settings.grace, settings.watchdog);
     let rules = Rules { grace, restart: settings.restart(), watchdog, snapshot_lines: SNAPSHOT_LINES };
+    let hooks = Hooks::new(Arc::clone(&supervisor.hooks));
     let owned = Owned {
         dir: Arc::clone(&dir),
         journal,
@@ -123,6 +125,8 @@ fn begin(
         unwritten: BTreeSet::new(),
         inputs: inputs_sender.clone(),
         began: Instant::now(),
+        hooks,
+        news: Vec::new(),
     };
     let mut daemon = EventLoop {
         dispatcher: Dispatcher::new(team, rules),
@@ -146,7 +150,8 @@ fn begin(
 /// is the daemon next, if one is.
 async fn end(daemon: EventLoop, sources: Sources, dir: &TeamDir) -> Result<Option<HandOver>, CommandError> {
     let Sources { signals, socket, .. } = sources;
-    let EventLoop { dispatcher, owned: Owned { mut connections, supervisor, .. }, hand_over, .. } = daemon;
+    let EventLoop { dispatcher, owned: Owned { mut connections, supervisor, hooks, .. }, hand_over, .. } =
+        daemon;
     socket.close();
     if let Some(End::HandedOver) = dispatcher.end {
         signals::hold_back();
@@ -154,6 +159,7 @@ async fn end(daemon: EventLoop, sources: Sources, dir: &TeamDir) -> Result<Optio
         notify(&[sd_notify::NotifyState::Stopping]);
     }
     connections.drain().await;
+    hooks.end().await;
     socket.remove(dir);
     match dispatcher.end {
         Some(End::Failed(why)) => {

@@ -160,7 +160,7 @@ impl Fields {
     }
 
     fn idle_reason(&mut self) -> Result<IdleReason, ParseError> {
-        let expected = "one of available, failed, max_turns, max_tokens, interrupted";
+        let expected = "one of available, failed, max_turns, max_tokens, max_cost, interrupted";
         let wrong = ParseError::Wrong { field: "idle_reason", expected };
         let reason = self.text("idle_reason")?;
         reason

@@ -71,6 +71,10 @@ impl TeamFileError {
         Self { mistake: Some((PathBuf::from(super::FILE), place)), what: what.into(), hint }
     }
 
+    pub(super) fn with_hint(self, hint: &str) -> Self {
+        Self { hint: hint.to_owned(), ..self }
+    }
+
     pub(super) fn not_utf8(bytes: &[u8], offset: usize) -> Self {
         Self::wrong(LineColumn::of(bytes, offset), "this byte is not UTF-8")
     }

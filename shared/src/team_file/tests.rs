@@ -14,13 +14,14 @@ const TOP: &str = "top level";
 const ALL_TABLES: [&str; 6] = [TOP, "[service]", "[sandbox]", "[roles.NAME]", "[members.NAME]", "[lead]"];
 
 /// A value that fits each key.
-const EXAMPLES: [(&str, &str); 40] = [
+const EXAMPLES: [(&str, &str); 41] = [
     ("model", "'script'"),
     ("plan", "true"),
     ("approve_by", "'lead'"),
     ("restart", "'never'"),
     ("max_turns", "50"),
     ("max_tokens", "'200k'"),
+    ("max_cost", "2.5"),
     ("memory", "'2G'"),
     ("cpu_time", "'1h'"),
     ("max_procs", "200"),

@@ -10,6 +10,7 @@ use super::{ApproveBy, Restart, SandboxMode, add};
 use crate::amount::{parse_count, parse_memory, parse_seconds, parse_tokens, written};
 use crate::environment::is_model_key;
 use crate::model_spec::ModelSpec;
+use crate::price::{Dollars, parse_dollars};
 use crate::settings::{Lookup, SettingError, variable};
 
 // What is said of the terms; what is not said is none. It stands in control frames, too: no field may be left out when it is
@@ -51,6 +52,10 @@ pub struct TermsPatch {
     #[arg(long, value_name = "N", value_parser = parse_tokens)]
     #[serde(deserialize_with = "tokens")]
     pub max_tokens: Option<u64>,
+    /// How many dollars one piece of its work may cost, such as 2.50 [default: no limit]
+    #[arg(long, value_name = "DOLLARS", value_parser = parse_dollars)]
+    #[serde(deserialize_with = "dollars")]
+    pub max_cost: Option<Dollars>,
     /// How much memory it may use, such as 2G [default: no limit]
     #[arg(long, value_name = "SIZE", value_parser = parse_memory)]
     #[serde(deserialize_with = "memory")]
@@ -108,6 +113,7 @@ impl TermsPatch {
             model: variable(lookup, "TEAM_MODEL", |text| text.parse().map_err(|_| MODELS))?,
             max_turns: variable(lookup, "TEAM_MAX_TURNS", parse_count)?,
             max_tokens: variable(lookup, "TEAM_MAX_TOKENS", parse_tokens)?,
+            max_cost: variable(lookup, "TEAM_MAX_COST", parse_dollars)?,
             memory: variable(lookup, "TEAM_MEMORY", parse_memory)?,
             cpu_time: variable(lookup, "TEAM_CPU_TIME", parse_seconds)?,
             max_procs: variable(lookup, "TEAM_MAX_PROCS", parse_count)?,
@@ -130,6 +136,7 @@ impl TermsPatch {
             restart: self.restart.or(below.restart),
             max_turns: self.max_turns.or(below.max_turns),
             max_tokens: self.max_tokens.or(below.max_tokens),
+            max_cost: self.max_cost.or(below.max_cost),
             memory: self.memory.or(below.memory),
             cpu_time: self.cpu_time.or(below.cpu_time),
             max_procs: self.max_procs.or(below.max_procs),
@@ -169,6 +176,10 @@ fn count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::E
 
 fn tokens<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
     written(deserializer, parse_tokens)
+}
+
+fn dollars<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Dollars>, D::Error> {
+    written(deserializer, parse_dollars)
 }
 
 fn memory<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {

@@ -7,6 +7,7 @@ use teamd_shared::control::Welcome;
 use teamd_shared::id::Ids;
 use teamd_shared::inbox::Durability;
 use teamd_shared::message::Message;
+use teamd_shared::price::{Price, Prices};
 use teamd_shared::settings::{DEFAULT_TURNS, Settings};
 use teamd_shared::team_dir::TeamDir;
 use teamd_shared::transcript::Event;
@@ -47,6 +48,13 @@ pub(crate) struct Parts<T> {
     pub(crate) ids: Box<dyn Ids>,
 }
 
+/// Returns the price of its model, as the user's file says now.
+fn price(welcome: &Welcome) -> Option<Price> {
+    let prices = Prices::of_environment(&welcome.environment);
+    let prices = prices.inspect_err(|error| tracing::error!("{error} (hint: {})", error.hint())).ok()?;
+    prices.of(&welcome.terms.model).copied()
+}
+
 impl<T: Tools> Session<T> {
     /// Goes on where the transcript says that the conversation stands, or begins it.
     pub(crate) fn begin(parts: Parts<T>, settings: &Settings, welcome: Welcome) -> anyhow::Result<Self> {
@@ -77,6 +85,7 @@ impl<T: Tools> Session<T> {
         let limits = Budget {
             turns: welcome.terms.limits.max_turns.unwrap_or(DEFAULT_TURNS),
             tokens: welcome.terms.limits.max_tokens,
+            cost: welcome.terms.limits.max_cost.map(|most| (most, price(&welcome))),
         };
         let directive = welcome.directive.clone();
         let began = Instant::now();

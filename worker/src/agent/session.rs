@@ -181,7 +181,7 @@ impl<T: Tools> Session<T> {
         let state = &mut self.dispatcher.state;
         let content = match idle_reason {
             IdleReason::Available | IdleReason::Failed => std::mem::take(&mut state.work.closing),
-            IdleReason::MaxTurns | IdleReason::MaxTokens => {
+            IdleReason::MaxTurns | IdleReason::MaxTokens | IdleReason::MaxCost => {
                 state.limits().explain(idle_reason).unwrap_or_default()
             }
             IdleReason::Interrupted => self.caller.interrupted().to_owned(),

@@ -27,7 +27,7 @@ impl<T: Tools> Session<T> {
         if model.streams() {
             live.begin();
         }
-        let budget = dispatcher.state.tokens_left();
+        let budget = dispatcher.state.budget_left();
         let came = dispatcher.run_until(model.answer(budget, &mut |heard| live.observe(heard))).await;
         // What was charged for an answer that does not come.
         let usage = self.model.take_unrecorded();

@@ -14,6 +14,7 @@ use teamd_shared::control::{Directive, PendingShutdown};
 use teamd_shared::id::RequestId;
 use teamd_shared::member::{Gate, Waiting};
 use teamd_shared::message::{AnsweredBy, IdleReason, Relevance};
+use teamd_shared::price::{Dollars, Price};
 use teamd_shared::request::Status;
 
 use crate::core::plan::Submission;
@@ -114,13 +115,15 @@ enum SubmissionProgress {
     Refused(String),
 }
 
-/// What one piece of work may cost.
+/// What one piece of work may cost, or may still cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Budget {
     /// Model calls.
     pub(crate) turns: u32,
-    /// Tokens, as [`teamd_shared::transcript::Usage::billed`] counts them.
+    /// Tokens, as [`Usage::billed`] counts them.
     pub(crate) tokens: Option<u64>,
+    /// Dollars, and the price of the model. Without a price, all is spent: nothing says how much it would be.
+    pub(crate) cost: Option<(Dollars, Option<Price>)>,
 }
 
 /// What has arrived and is not taken in.

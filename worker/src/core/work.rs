@@ -46,8 +46,8 @@ pub(crate) struct Work {
     pub(crate) at: At,
     /// Model calls of this piece of work.
     pub(crate) turns: u32,
-    /// What they cost, as a budget counts it.
-    pub(crate) spent: u64,
+    /// What they cost.
+    pub(crate) spent: Usage,
     /// What the conversation has cost so far.
     pub(crate) usage: Usage,
     /// The calls of the last answer that have no result, in order; the first one is next, or runs.
@@ -86,7 +86,7 @@ impl Work {
             owner,
             at: At::Idle,
             turns: 0,
-            spent: 0,
+            spent: Usage::default(),
             usage: Usage::default(),
             calls: VecDeque::new(),
             closing: String::new(),
@@ -165,7 +165,7 @@ impl Work {
     fn begin(&mut self) {
         if self.at == At::Idle {
             self.at = At::Turn { results: false };
-            (self.turns, self.spent) = (0, 0);
+            (self.turns, self.spent) = (0, Usage::default());
             (self.trouble, self.idle_reason) = (String::new(), None);
         }
     }
@@ -176,7 +176,7 @@ impl Work {
 
     fn count(&mut self, usage: Usage) {
         self.usage += usage;
-        self.spent = self.spent.saturating_add(usage.billed());
+        self.spent += usage;
     }
 
     fn notify(&mut self, id: Uuid, body: Body, content: String) {

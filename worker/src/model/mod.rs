@@ -18,6 +18,7 @@ use teamd_shared::model_spec::{ModelSpec, Provider, UnknownModel};
 use teamd_shared::transcript::{Block, Cut, Event, Usage};
 use tokio::sync::watch;
 
+use crate::core::state::Budget;
 pub(crate) use remote::{Persona, Remote};
 pub(crate) use script::Script;
 use service::Service;
@@ -43,7 +44,7 @@ pub(crate) enum ModelError {
     #[error("the conversation is too long for the model: {0}")]
     TooLong(String),
     /// The budget was spent before the answer had ended.
-    #[error("the limit of tokens was reached before the answer had ended")]
+    #[error("a limit of the budget was reached before the answer had ended")]
     Spent,
     /// The service does not take the request: to ask the same later is of no use.
     #[error("{0}")]
@@ -66,7 +67,7 @@ impl ModelError {
     pub(crate) fn hint(&self) -> &str {
         match self {
             Self::TooLong(_) => "give the work to a teammate that begins afresh",
-            Self::Spent => "raise `--max-tokens`",
+            Self::Spent => "raise the limit (`--max-tokens`, `--max-cost`)",
             Self::Refused(_) => "the log of the teammate has more; another model may take it (`--model`)",
             Self::Unusable { hint, .. } => hint,
             Self::Failed(_) => "send the message again, later",
@@ -146,8 +147,8 @@ impl Model {
         }
     }
 
-    /// Answers the conversation so far; `heard` is told each piece of text as it comes. `budget`: how many tokens may be
-    /// spent, as [`Usage::billed`] counts them. Once they are spent, an answer that its service has paused is given up.
+    /// Answers the conversation so far; `heard` is told each piece of text as it comes. `budget`: what may be spent.
+    /// Once it is spent, an answer that its service has paused is given up.
     ///
     /// Returns the entry of the transcript: an answer, or what takes the place of the beginning of a conversation that is too
     /// long. It does not change what the model knows: the entry counts once it is recorded and observed. So a call that fails or is dropped halfway leaves nothing behind but what it cost ([`Model::take_unrecorded`]).
@@ -156,7 +157,7 @@ impl Model {
     /// [`ModelError`] if there is no answer to be had.
     pub(crate) async fn answer(
         &mut self,
-        budget: Option<u64>,
+        budget: Budget,
         heard: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Event, ModelError> {
         match self {

@@ -11,6 +11,7 @@ use super::conversation::Conversation;
 use super::prompt::{Prompt, ToolText, Turn};
 use super::service::Service;
 use super::{Answer, ModelError, Progress};
+use crate::core::state::Budget;
 
 /// The most tokens that a summary may have, with what a model thinks before it.
 const MAX_SUMMARY: u64 = 8192;
@@ -71,7 +72,7 @@ impl Remote {
     /// Asks the service; or cuts the conversation, if that has to be before.
     pub(crate) async fn answer(
         &mut self,
-        budget: Option<u64>,
+        budget: Budget,
         heard: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Event, ModelError> {
         if self.is_full() {
@@ -94,7 +95,7 @@ impl Remote {
     /// # Errors
     /// [`ModelError`] if the service cannot be asked now, for reasons that have nothing to do with the conversation: then
     /// nothing is cut, since it may be there again for the next piece of work.
-    async fn compact(&mut self, budget: Option<u64>) -> Result<Event, ModelError> {
+    async fn compact(&mut self, budget: Budget) -> Result<Event, ModelError> {
         let turns = self.conversation.turns().into_owned();
         let mut answer = match self.room.refused {
             false => self.summarise(&compaction::question(turns.clone()), budget).await,
@@ -120,7 +121,7 @@ impl Remote {
     }
 
     /// Asks with the same instructions and tools as ever: what stands before is in the service's cache.
-    async fn summarise(&mut self, turns: &[Turn], budget: Option<u64>) -> Result<Answer, ModelError> {
+    async fn summarise(&mut self, turns: &[Turn], budget: Budget) -> Result<Answer, ModelError> {
         let prompt = self.persona.prompt(turns, Some(MAX_SUMMARY.min(self.service.window() / 8)));
         self.service.ask(Instant::now(), &prompt, budget, &mut |_| {}).await
     }

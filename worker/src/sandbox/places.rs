@@ -1,6 +1,8 @@
 //! Where things lie around the commands of one incarnation: found when it begins, and looked at before each command.
 
+use std::fs::DirBuilder;
 use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
@@ -8,8 +10,8 @@ use teamd_shared::environment::Environment;
 use teamd_shared::member::{Gate, Sandbox};
 use teamd_shared::register::Register;
 use teamd_shared::sandbox::Layers;
-use teamd_shared::state::{StateDir, StateError};
-use teamd_shared::team_dir::TeamDir;
+use teamd_shared::state::{StateDir, StateError, config_dir};
+use teamd_shared::team_dir::{DIR_MODE, TeamDir};
 
 use super::git::{self, LinkedTree};
 use super::mount_table::{aliases, mounts};
@@ -38,6 +40,8 @@ pub(crate) struct Places {
     pub(crate) secrets: Secrets,
     /// Where the team directories of the user are registered.
     pub(crate) registers: Vec<Register>,
+    /// Where the user's own configuration lies: the daemon runs hooks that stand there.
+    pub(crate) configs: Vec<PathBuf>,
 }
 
 /// What an incarnation was begun with, as far as it says where things lie.
@@ -83,6 +87,13 @@ impl Places {
                 // Where this user may not, a command may not either.
                 Err(StateError::Io { source, .. }) if is_refused(source.kind()) => {}
                 made => made.map_err(io::Error::other)?,
+            }
+        }
+        places.configs = configs(environment, &places.homes);
+        for config in places.configs.iter().filter(|config| places.is_writable(config)) {
+            match DirBuilder::new().recursive(true).mode(DIR_MODE).create(config) {
+                Err(error) if is_refused(error.kind()) => {}
+                made => made?,
             }
         }
         places.secrets = Secrets::of(places.clone(), environment.clone(), hidden);
@@ -140,6 +151,7 @@ impl Places {
     fn present_teams(&self) -> Result<Vec<PathBuf>, String> {
         let mut found = teams(&self.registers)?;
         found.push(self.team_dir.clone());
+        found.extend(self.configs.iter().filter(|path| path.is_dir()).cloned());
         for path in &mut found {
             // The user can have moved a directory above it, and put a link in its place.
             if let Ok(real) = path.canonicalize() {
@@ -178,6 +190,14 @@ fn registers(environment: &Environment, homes: &[PathBuf]) -> Vec<Register> {
     let mut all: Vec<_> = named.chain(homes.iter().map(|home| StateDir::of_home(home))).collect();
     all.dedup();
     all.into_iter().map(Register::new).collect()
+}
+
+/// Returns where the configuration of the user lies: where the environment says, and in each home.
+fn configs(environment: &Environment, homes: &[PathBuf]) -> Vec<PathBuf> {
+    let named = config_dir(|name| environment.path(name).map(PathBuf::into_os_string)).into_iter();
+    let mut all: Vec<_> = named.chain(homes.iter().map(|home| home.join(".config/teamd"))).collect();
+    all.dedup();
+    all
 }
 
 fn is_refused(kind: io::ErrorKind) -> bool {

@@ -148,7 +148,7 @@ impl World<'_> {
         Welcome {
             terms: Terms {
                 role: "coder".to_owned(),
-                limits: Limits { max_turns: Some(8), max_tokens: None },
+                limits: Limits { max_turns: Some(8), ..Limits::default() },
                 ..Terms::of_workspace("/".to_owned())
             },
             conversation: 1,

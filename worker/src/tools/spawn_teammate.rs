@@ -10,6 +10,7 @@ use teamd_shared::environment::Environment;
 use teamd_shared::member::{ApproveBy, Terms, TermsPatch};
 use teamd_shared::model_spec::{ModelSpec, UnknownModel};
 use teamd_shared::name::Name;
+use teamd_shared::price::require_price;
 use teamd_shared::state::StateDir;
 use teamd_shared::team_dir::TeamDir;
 use teamd_shared::team_file::TeamFile;
@@ -92,6 +93,7 @@ impl Spawner {
             let of_order = |variable: &str| order.environment.value(variable);
             require_key(model, &of_order).map_err(|error| error.to_string())?;
         }
+        require_price(&order, None).map_err(|error| format!("{error} (hint: {})", error.hint()))?;
         let workspace = self.workspace(said(&spawn.workspace), order.terms.workspace.as_deref(), dir)?;
         order.terms.workspace = Some(workspace);
         self.bound(&mut order.terms);

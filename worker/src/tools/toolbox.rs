@@ -102,7 +102,12 @@ impl Toolbox {
         let places = Places::find(&config.workspace, &config.team_dir, writable, temp.path(), origin);
         let places = places.context("cannot look around for what its commands may do")?;
         workspace
-            .protect(places.secrets.clone(), places.programs.clone(), places.registers.clone())
+            .protect(
+                places.secrets.clone(),
+                places.programs.clone(),
+                places.registers.clone(),
+                places.configs.clone(),
+            )
             .map_err(anyhow::Error::msg)?;
         Ok(Self { config, places, workspace, background: Background::default(), first_note, _temp: temp })
     }

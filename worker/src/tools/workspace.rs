@@ -50,6 +50,8 @@ pub(super) struct Workspace {
     programs: Vec<PathBuf>,
     /// Where the team directories of the user are registered.
     registers: Vec<Register>,
+    /// Where the user's own configuration lies.
+    configs: Vec<PathBuf>,
 }
 
 /// Where a path leads: a name in an open directory, and what is there.
@@ -103,6 +105,7 @@ impl Workspace {
             secrets: Secrets::default(),
             programs: Vec::new(),
             registers: Vec::new(),
+            configs: Vec::new(),
         })
     }
 
@@ -115,8 +118,10 @@ impl Workspace {
         secrets: Secrets,
         programs: Vec<PathBuf>,
         registers: Vec<Register>,
+        configs: Vec<PathBuf>,
     ) -> Result<(), String> {
         (self.secrets, self.programs, self.registers) = (secrets, programs, registers);
+        self.configs = configs;
         let is_inside = teams(&self.registers)?.iter().any(|team| self.path.starts_with(team));
         if is_inside { Err(in_team_dir(&self.path.display().to_string())) } else { Ok(()) }
     }
@@ -214,13 +219,17 @@ impl Workspace {
         let folders = teams.iter().flat_map(|team| FOLDERS.iter().map(|folder| team.join(folder)));
         let teams = teams.iter().cloned().chain(folders).filter_map(|path| rustix::fs::lstat(&path).ok());
         let secrets = self.secrets.nodes()?.into_iter().map(|node| (node, secret as _));
-        Ok(teams.map(|stat| (node(stat), in_team_dir as _)).chain(secrets).collect())
+        let configs = self.configs.iter().filter_map(|path| rustix::fs::stat(path).ok());
+        let configs = configs.map(|stat| (node(stat), secret as _));
+        Ok(teams.map(|stat| (node(stat), in_team_dir as _)).chain(secrets).chain(configs).collect())
     }
 
     /// Tells whether a program of the user runs or believes what lies there.
     fn is_protected(&self, way: &Path) -> bool {
         // As a file, `.git` says where a repository is.
-        way == Path::new(GIT) || is_setting(way) || self.programs.contains(&self.path.join(way))
+        let path = self.path.join(way);
+        let is_config = self.configs.iter().any(|config| path.starts_with(config));
+        way == Path::new(GIT) || is_setting(way) || is_config || self.programs.contains(&path)
     }
 
     fn outside(&self, path: &str) -> String {

@@ -43,6 +43,7 @@ pub(crate) enum Column {
     Pid,
     Model,
     Tokens,
+    Cost,
     Restarts,
     Doing,
 }

@@ -90,6 +90,7 @@ pub(super) fn ended(reason: IdleReason, content: &str) -> Option<String> {
         }
         IdleReason::MaxTurns => Some("the work was ended: it took too many turns".to_owned()),
         IdleReason::MaxTokens => Some("the work was ended: it took too many tokens".to_owned()),
+        IdleReason::MaxCost => Some("the work was ended: it cost too much".to_owned()),
         IdleReason::Interrupted => Some("interrupted".to_owned()),
     }
 }

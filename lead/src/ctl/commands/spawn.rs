@@ -13,6 +13,7 @@ use teamd_shared::id::{Ids, RandomIds};
 use teamd_shared::member::{MemberStatus, SandboxMode, TermsPatch};
 use teamd_shared::name::Name;
 use teamd_shared::place::open_itself;
+use teamd_shared::price::require_price;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 use teamd_shared::team_file::is_built_in;
 use teamd_shared::terms::paths::resolve_paths;
@@ -159,6 +160,7 @@ fn resolved(
     let environment = Environment::of_self();
     let default_model = model_of_key(&|name| environment.value(name));
     let order = resolve(request, default_model, earlier, environment, context.trusted_file()?)?;
+    require_price(&order, recorded)?;
     let model = order.terms.model.clone();
     if let Some(model) = model.or_else(|| recorded.and_then(|member| member.model.parse().ok())) {
         require_key(&model, &|variable| order.environment.value(variable))?;

@@ -13,6 +13,7 @@ use teamd_shared::config::{Roster, RosterMember};
 use teamd_shared::journal::Team;
 use teamd_shared::member::MemberStatus;
 use teamd_shared::name::Name;
+use teamd_shared::price::{Dollars, Prices};
 use teamd_shared::request::Request;
 use teamd_shared::team_dir::TeamDir;
 use teamd_shared::transcript::Usage;
@@ -20,12 +21,13 @@ use teamd_shared::transcript::Usage;
 use crate::ctl::args::StatusArgs;
 use crate::ctl::context::Context;
 use crate::ctl::grouping::{Facts, Group, Standing, natural};
+use crate::ctl::money::TeamCost;
 use crate::ctl::output::paint;
 use crate::ctl::processes::Processes;
 use crate::ctl::render::DIM;
 use crate::ctl::resources::Resources;
 use crate::ctl::table::cut;
-use crate::ctl::{journal, roster, tokens};
+use crate::ctl::{journal, money, roster, tokens};
 use crate::error::CommandResult;
 use crate::exit_code::ExitCode;
 
@@ -36,6 +38,8 @@ struct Row<'r> {
     standing: Standing,
     /// Its plan that is pending.
     plan: Option<&'r Request>,
+    /// What it has cost; none if the price of its model is not known.
+    cost: Option<Dollars>,
     /// None where the inbox cannot be read.
     unread: Option<u64>,
     /// It has ended, and no daemon has recorded it.
@@ -50,7 +54,7 @@ pub(in crate::ctl) fn run(context: &Context, args: &StatusArgs) -> CommandResult
         context.out.note(format_args!("there is no team directory at {} yet", context.path.display()));
         context.out.hint("`teamd start` makes one");
         if context.out.is_json() {
-            context.out.json(&document(&Roster::default(), &[]))?;
+            context.out.json(&document(&Roster::default(), &[], &Prices::built_in()))?;
         }
         return Ok(ExitCode::Done);
     }
@@ -67,7 +71,8 @@ pub(in crate::ctl) fn run(context: &Context, args: &StatusArgs) -> CommandResult
     let wanted = context.out.is_json() || args.name.is_some();
     let processes = wanted.then(Processes::read);
     let requests = requests(&dir, &roster);
-    let mut rows = rows(&roster, shown, &requests);
+    let prices = money::prices(context);
+    let mut rows = rows(&roster, shown, &requests, &prices);
     match (context.out.is_json(), context.out.width()) {
         (true, _) => {}
         (false, Some(_)) => sort(&mut rows),
@@ -81,7 +86,7 @@ pub(in crate::ctl) fn run(context: &Context, args: &StatusArgs) -> CommandResult
         row.resources = processes.as_ref().and_then(of);
     }
     if context.out.is_json() {
-        context.out.json(&document(&roster, &rows))?;
+        context.out.json(&document(&roster, &rows, &prices))?;
     } else if args.name.is_some() {
         context.out.text(rows.iter().map(details::details).collect::<String>())?;
     } else if rows.is_empty() && roster.members.is_empty() {
@@ -90,7 +95,7 @@ pub(in crate::ctl) fn run(context: &Context, args: &StatusArgs) -> CommandResult
     } else if rows.is_empty() {
         context.out.note(if args.waiting { "no teammate waits for you" } else { "no teammate is running" });
     } else {
-        context.out.text(list(context.out.width(), args, &rows) + &sum(&roster))?;
+        context.out.text(list(context.out.width(), args, &rows) + &sum(&roster, &prices))?;
     }
     if roster::daemon_pid(&roster).is_none() {
         context.out.note("the daemon is not running; showing the last recorded state");
@@ -113,14 +118,20 @@ fn requests(dir: &TeamDir, roster: &Roster) -> Team {
 }
 
 /// Looks at members, but not into their inboxes.
-fn rows<'r>(roster: &'r Roster, shown: Vec<&'r RosterMember>, team: &'r Team) -> Vec<Row<'r>> {
+fn rows<'r>(
+    roster: &'r Roster,
+    shown: Vec<&'r RosterMember>,
+    team: &'r Team,
+    prices: &Prices,
+) -> Vec<Row<'r>> {
     let running: BTreeSet<&Name> = roster::running(roster).into_iter().map(|member| &member.name).collect();
     let now = wall();
     let row = |member: &'r RosterMember| {
         let unnoticed = !member.status.is_ended() && !running.contains(&member.name);
         let facts = Facts::of(member, team, unnoticed);
         let standing = Standing::of(member, facts, now);
-        Row { member, standing, plan: facts.plan, unread: None, unnoticed, resources: None }
+        let cost = money::of_member(member, prices);
+        Row { member, standing, plan: facts.plan, cost, unread: None, unnoticed, resources: None }
     };
     shown.into_iter().map(row).collect()
 }
@@ -164,11 +175,12 @@ fn fold(ended: &[Row<'_>], terminal: usize) -> String {
     paint(DIM, cut(&line, Some(terminal))) + "\n"
 }
 
-fn document(roster: &Roster, rows: &[Row<'_>]) -> Value {
+fn document(roster: &Roster, rows: &[Row<'_>], prices: &Prices) -> Value {
     let pid = roster::daemon_pid(roster);
     let members: Vec<Value> = rows.iter().map(Row::to_json).collect();
     json!({"team_name": roster.team_name, "daemon": {"running": pid.is_some(), "pid": pid},
-        "sandbox": roster.sandbox, "usage": total(roster), "members": members})
+        "sandbox": roster.sandbox, "usage": total(roster),
+        "cost": TeamCost::of(roster, prices).all(), "members": members})
 }
 
 /// Sums up what the whole team has cost.
@@ -179,14 +191,19 @@ fn total(roster: &Roster) -> Usage {
 }
 
 /// Says what the team has cost, where it has cost anything.
-fn sum(roster: &Roster) -> String {
+fn sum(roster: &Roster, prices: &Prices) -> String {
     let total = total(roster);
-    if total.is_nothing() { String::new() } else { format!("tokens of the team: {}\n", tokens::cost(&total)) }
+    if total.is_nothing() {
+        return String::new();
+    }
+    let cost = TeamCost::of(roster, prices).describe();
+    format!("tokens of the team: {}{cost}\n", tokens::cost(&total))
 }
 
 impl Row<'_> {
     fn to_json(&self) -> Value {
         let mut value = json!(self.member);
+        value["cost"] = json!(self.cost);
         value["unread"] = json!(self.unread);
         value["resources"] = json!(self.resources);
         value

@@ -1,12 +1,12 @@
 //! The lead's inbox, as the daemon reads it: submitted lines, and lines that are no messages.
 //!
 //! A line that no worker submits answers nothing and opens nothing, whatever it says. So the daemon reads the inbox in order
-//! for the quarantine alone.
+//! for the quarantine and the hooks alone.
 
 use std::sync::Arc;
 
 use teamd_shared::inbox::{self, ReadError, Reader};
-use teamd_shared::message::Message;
+use teamd_shared::message::{Body, Message};
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
 use teamd_shared::team_dir::TeamDir;
@@ -19,6 +19,8 @@ pub(crate) struct LeadInbox {
     dir: Arc<TeamDir>,
     reader: Reader,
     has_more: bool,
+    /// The news of pieces of work that have ended, for the hooks.
+    pub(crate) ended_work: Vec<Message>,
 }
 
 impl LeadInbox {
@@ -27,7 +29,7 @@ impl LeadInbox {
         inbox::create(&dir, &Name::lead())?;
         // It acts on no message, so it need not know a doubled one.
         let reader = Reader::open(Arc::clone(&dir), &Name::lead(), from)?.without_memory();
-        Ok(Self { dir, reader, has_more: false })
+        Ok(Self { dir, reader, has_more: false, ended_work: Vec::new() })
     }
 
     /// Tells whether there may be more to read.
@@ -49,9 +51,18 @@ impl LeadInbox {
         if let Some(why) = batch.restarted {
             tracing::warn!("the lead's inbox {why}; reading goes on at its beginning");
         }
-        let rejected = batch.lines.into_iter().filter_map(|line| line.message.err());
+        let mut rejected = Vec::new();
+        for line in batch.lines {
+            match line.message {
+                Ok(message) if matches!(message.body, Body::IdleNotification { .. }) => {
+                    self.ended_work.push(message);
+                }
+                Ok(_) => {}
+                Err(line) => rejected.push(line),
+            }
+        }
         self.has_more = batch.more;
-        Event::LeadRead { position: batch.position, rejected: rejected.collect() }
+        Event::LeadRead { position: batch.position, rejected }
     }
 
     /// Reads the line that a worker submits.

@@ -4,6 +4,7 @@ pub(crate) mod cgroup;
 pub(crate) mod checks;
 pub(crate) mod connections;
 pub(crate) mod effects;
+pub(crate) mod hooks;
 pub(crate) mod journal;
 pub(crate) mod lead_inbox;
 pub(crate) mod lock;

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
 
+use serde_json::{Value, json};
 use teamd_shared::check::CheckOrder;
 use teamd_shared::clock;
 use teamd_shared::control::{self, ToWorker};
@@ -11,9 +12,11 @@ use teamd_shared::environment::Environment;
 use teamd_shared::fingerprint::fingerprint;
 use teamd_shared::fs::replace;
 use teamd_shared::id::RandomIds;
-use teamd_shared::journal::{Line, Team};
-use teamd_shared::member::{Member, Sandbox};
+use teamd_shared::journal::{Line, MemberEvent, Record, RequestEvent, Team};
+use teamd_shared::member::{ApproveBy, Member, Sandbox, Terms};
+use teamd_shared::message::Message;
 use teamd_shared::name::Name;
+use teamd_shared::request::Kind;
 use teamd_shared::task::{Task, TaskId};
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 use teamd_shared::work::Work;
@@ -21,6 +24,7 @@ use teamd_shared::work::Work;
 use super::checks::Checks;
 use super::connections::{Connections, Inputs, serve_inherited};
 use super::effects::Effects;
+use super::hooks::{Hook, Hooks};
 use super::journal::Journal;
 use super::roster_file::RosterFile;
 use super::workers::{StartedWorker, Supervisor};
@@ -46,6 +50,9 @@ pub(crate) struct Owned {
     /// Where connections report to.
     pub(crate) inputs: Inputs,
     pub(crate) began: Instant,
+    pub(crate) hooks: Hooks,
+    /// The lines of which hooks are still to be told.
+    pub(crate) news: Vec<Record>,
 }
 
 impl Owners for Owned {
@@ -59,7 +66,10 @@ impl Owners for Owned {
 
     fn append(&mut self, lines: &[Line]) -> Result<(), NotWritten> {
         self.roster.touch();
-        self.journal.append(&self.dir, lines).map_err(|error| self.journal.after_failure(&error))
+        self.journal.append(&self.dir, lines).map_err(|error| self.journal.after_failure(&error))?;
+        self.news
+            .extend(lines.iter().map(|line| &line.record).filter(|record| is_for_a_hook(record)).cloned());
+        Ok(())
     }
 
     fn complete(&mut self, team: &Team, again: bool) -> Result<(), Failed> {
@@ -147,6 +157,7 @@ impl Owners for Owned {
     fn show(&mut self, team: &Team, live: &Live, names: &BTreeSet<Name>) {
         let wall = Some(self.now().wall);
         names.iter().for_each(|name| self.roster.show((team, live), name, wall));
+        std::mem::take(&mut self.news).iter().for_each(|record| self.run_hook(team, record));
     }
 
     fn write_roster(&mut self, team: &Team) -> Result<(), Failed> {
@@ -158,7 +169,59 @@ impl Owners for Owned {
     }
 }
 
+/// Tells whether it is the end of an incarnation, or a plan that is submitted.
+fn is_for_a_hook(record: &Record) -> bool {
+    match record {
+        Record::Member(it) => it.event == MemberEvent::Exited,
+        Record::Request(it) => it.event == RequestEvent::Asked && it.request.kind == Kind::PlanApproval,
+        Record::Team(_) | Record::Task(_) | Record::Snapshot(_) => false,
+    }
+}
+
 impl Owned {
+    /// Runs the hook of a record that is in the journal.
+    fn run_hook(&mut self, team: &Team, record: &Record) {
+        match record {
+            Record::Member(it) => {
+                let facts = json!({"exit": it.member.exit});
+                self.run_hook_of(Hook::End, &team.team_name, &it.member, facts);
+            }
+            Record::Request(it) => {
+                let author = team.members.iter().find(|(name, _)| name.as_str() == it.request.member());
+                let author = author.map(|(_, state)| &state.record);
+                if let Some(author) = author.filter(|it| it.terms.approve_by == ApproveBy::Person) {
+                    let facts = json!({"request": it.request});
+                    self.run_hook_of(Hook::Request, &team.team_name, author, facts);
+                }
+            }
+            Record::Team(_) | Record::Task(_) | Record::Snapshot(_) => {}
+        }
+    }
+
+    /// Runs the hook of a piece of work that has ended, as its teammate has told the lead.
+    pub(crate) fn work_ended(&mut self, team: &Team, notice: &Message) {
+        let author = team.members.iter().find(|(name, _)| name.as_str() == notice.from);
+        if let Some((_, state)) = author {
+            self.run_hook_of(
+                Hook::Idle,
+                &team.team_name,
+                &state.record,
+                json!({"message": notice.to_json()}),
+            );
+        }
+    }
+
+    fn run_hook_of(&mut self, hook: Hook, team_name: &str, member: &Member, mut facts: Value) {
+        let Terms { role, model, workspace, .. } = &member.terms;
+        let of_member = json!({"at": clock::wall(), "team_name": team_name, "team_dir": self.dir.root(), "name": member.name,
+            "role": role, "model": model, "workspace": workspace, "incarnation": member.incarnation});
+        facts
+            .as_object_mut()
+            .into_iter()
+            .for_each(|it| it.extend(of_member.as_object().cloned().into_iter().flatten()));
+        self.hooks.run(hook, workspace, facts);
+    }
+
     fn try_start(
         &mut self,
         incarnation: &Incarnation,

@@ -10,7 +10,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::process::{Child, Command};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
 use rustix::event::epoll;
@@ -28,6 +28,7 @@ use tokio::sync::mpsc;
 use crate::daemon::confinement::Confinement;
 use crate::daemon::core::event::Incarnation;
 use crate::daemon::io::cgroup::{Cgroups, Group};
+use crate::daemon::io::hooks::HookPids;
 use crate::daemon::io::orphans::{Found, Orphans};
 use crate::programs::{self, Program};
 
@@ -44,6 +45,8 @@ pub(crate) struct Supervisor {
     unlocked: HashSet<Incarnation>,
     cgroups: Cgroups,
     orphans: Orphans,
+    /// The children that run hooks.
+    pub(crate) hooks: HookPids,
     /// Where one thread waits for the ends of all processes.
     epoll: Arc<OwnedFd>,
     /// The incarnations that it waits for, by their number there; none: the check.
@@ -87,6 +90,7 @@ impl Supervisor {
             unlocked: HashSet::new(),
             cgroups,
             orphans: Orphans::begin()?,
+            hooks: HookPids::default(),
             epoll,
             watched: BTreeMap::new(),
             check: None,
@@ -235,11 +239,6 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Returns the processes that no incarnation has left behind.
-    fn own(&self) -> HashSet<u32> {
-        self.processes.values().chain(&self.check).map(|it| it.identity().pid).collect()
-    }
-
     /// Asks a process to end. A stopped one is continued, or it would never see the signal.
     pub(crate) fn terminate(&self, incarnation: &Incarnation) {
         self.signal(incarnation, Signal::TERM);
@@ -263,14 +262,21 @@ impl Supervisor {
     /// # Errors
     /// The system's error if its children cannot be seen.
     pub(crate) fn end_orphans(&mut self, since: Instant) -> io::Result<Found> {
-        let own = self.own();
-        self.orphans.end(&own, &self.cgroups, since)
+        let known = self.known_children();
+        self.orphans.end(&known, &self.cgroups, since)
     }
 
     /// Reaps the ended children that no incarnation has left.
     pub(crate) fn reap_others(&mut self) {
-        let own = self.own();
-        self.orphans.reap_others(&own, &self.cgroups);
+        let known = self.known_children();
+        self.orphans.reap_others(&known, &self.cgroups);
+    }
+
+    /// Returns the workers, the check, and the processes of hooks: each is reaped by its own owner.
+    fn known_children(&self) -> HashSet<u32> {
+        let hooks = self.hooks.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = self.processes.values().chain(&self.check).map(|it| it.identity().pid);
+        own.chain(hooks.iter().copied()).collect()
     }
 
     /// Returns the children of this process that no incarnation has left.

@@ -242,11 +242,11 @@ fn terms_change_by_what_a_patch_says_and_lists_grow() {
             writable: vec!["/old".to_owned()],
             ..Sandbox::default()
         },
-        limits: Limits { max_turns: Some(9), max_tokens: Some(90) },
+        limits: Limits { max_turns: Some(9), max_tokens: Some(90), max_cost: None },
         ..Terms::of_workspace("/w".to_owned())
     };
     let after = before.clone().with(&TermsPatch { max_tokens: Some(5), sandbox, ..TermsPatch::default() });
-    assert_eq!(after.limits, Limits { max_turns: Some(9), max_tokens: Some(5) });
+    assert_eq!(after.limits, Limits { max_turns: Some(9), max_tokens: Some(5), max_cost: None });
     assert_eq!((after.sandbox.mode, after.sandbox.no_network), (SandboxMode::ReadOnly, true));
     assert_eq!(
         (after.sandbox.writable.as_slice(), after.role.as_str()),

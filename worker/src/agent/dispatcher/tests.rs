@@ -54,7 +54,7 @@ fn dispatcher_of(dir: &Arc<TeamDir>, alice: &Name, at: At) -> Dispatcher<Idle> {
     let directive =
         Directive { seq: 1, gate: Gate::Open, shutdown: None, release: false, plan: None, verdict: None };
     let mailbox = Mailbox::open(Arc::clone(dir), alice, Position::START, Vec::new(), Waking::Ring).unwrap();
-    let limits = Budget { turns: 5, tokens: None };
+    let limits = Budget { turns: 5, tokens: None, cost: None };
     let mut work = Work::new(alice.clone());
     work.at = at;
     let began = Instant::now();

@@ -227,9 +227,9 @@ impl State {
         self.limits
     }
 
-    /// Returns how many tokens this piece of work may still cost, if there is a limit.
-    pub(crate) fn tokens_left(&self) -> Option<u64> {
-        self.limits.tokens.map(|most| most.saturating_sub(self.work.spent))
+    /// Returns what this piece of work may still cost.
+    pub(crate) fn budget_left(&self) -> Budget {
+        self.limits.less(&self.work.spent)
     }
 
     /// The incarnation ends now, but for the background commands.

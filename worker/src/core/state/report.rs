@@ -3,7 +3,9 @@
 use teamd_shared::control::WorkerState;
 use teamd_shared::member::Doing;
 use teamd_shared::message::IdleReason;
+use teamd_shared::price::{Dollars, Price};
 use teamd_shared::request::Status;
+use teamd_shared::transcript::Usage;
 
 use super::{At, Budget, PendingPlan, State, SubmissionProgress};
 
@@ -24,11 +26,29 @@ pub(in crate::core) fn trouble(reason: IdleReason, told: &str) -> String {
         IdleReason::Failed => format!("failed: {first}"),
         IdleReason::MaxTurns => "stopped: turn limit".to_owned(),
         IdleReason::MaxTokens => "stopped: token limit".to_owned(),
+        IdleReason::MaxCost => "stopped: cost limit".to_owned(),
         IdleReason::Interrupted => "interrupted".to_owned(),
     }
 }
 
 impl Budget {
+    /// Returns why no more may be spent, if so.
+    pub(crate) fn reached(&self, spent: &Usage) -> Option<IdleReason> {
+        if self.tokens.is_some_and(|most| spent.billed() >= most) {
+            return Some(IdleReason::MaxTokens);
+        }
+        let (most, price) = self.cost?;
+        price.is_none_or(|price| price.cost(spent) >= most).then_some(IdleReason::MaxCost)
+    }
+
+    /// Returns what may still be spent.
+    pub(crate) fn less(self, spent: &Usage) -> Self {
+        let tokens = self.tokens.map(|most| most.saturating_sub(spent.billed()));
+        let left = |most: Dollars, price: Price| most.less(price.cost(spent));
+        let cost = self.cost.map(|(most, price)| (price.map_or(most, |price| left(most, price)), price));
+        Self { tokens, cost, ..self }
+    }
+
     /// Says which limit ended a piece of work, and how it can go on; nothing for another end.
     pub(crate) fn explain(self, reason: IdleReason) -> Option<String> {
         let (what, flag) = match (reason, self.tokens) {
@@ -36,6 +56,13 @@ impl Budget {
             (IdleReason::MaxTurns, _) => (format!("{} model calls", self.turns), "--max-turns"),
             (IdleReason::MaxTokens, Some(tokens)) => (format!("{tokens} tokens"), "--max-tokens"),
             (IdleReason::MaxTokens, None) => ("its tokens".to_owned(), "--max-tokens"),
+            (IdleReason::MaxCost, _) => match self.cost {
+                Some((most, Some(_))) => (most.to_string(), "--max-cost"),
+                _ => (
+                    "its cost (the price of its model is not known: `prices.toml` names none)".to_owned(),
+                    "--max-cost",
+                ),
+            },
             _ => return None,
         };
         let key = flag.trim_start_matches("--").replace('-', "_");

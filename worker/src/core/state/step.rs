@@ -103,15 +103,14 @@ impl State {
         if let Some(approve) = self.approve(now) {
             return approve;
         }
+        let reached = self.limits.reached(&self.work.spent);
         match &self.work.at {
             At::Idle if self.arrived.mail == Relevance::None || self.waits_for_more_mail(now) => {
                 self.wait(now)
             }
             At::Idle => Step::TakeIn,
             At::Turn { .. } if self.work.turns >= self.limits.turns => Step::Finish(IdleReason::MaxTurns),
-            At::Turn { .. } if self.limits.tokens.is_some_and(|most| self.work.spent >= most) => {
-                Step::Finish(IdleReason::MaxTokens)
-            }
+            At::Turn { .. } if let Some(reason) = reached => Step::Finish(reason),
             // After the limits: what arrives when one is reached begins the next piece of work.
             At::Turn { .. } if self.arrived.mail != Relevance::None => Step::TakeIn,
             At::Turn { results } => self.show(*results).unwrap_or(Step::Think),

@@ -51,10 +51,10 @@ fn at(at: At) -> State {
     state_of(at, 1, 0, Relevance::None)
 }
 
-fn state_of(at: At, turns: u32, spent: u64, mail: Relevance) -> State {
+fn state_of(at: At, turns: u32, output_tokens: u64, mail: Relevance) -> State {
     let mut work = Work::new(Name::new("alice").unwrap());
-    (work.at, work.turns, work.spent) = (at, turns, spent);
-    let limits = Budget { turns: 3, tokens: Some(1000) };
+    (work.at, work.turns, work.spent) = (at, turns, Usage { output_tokens, ..Usage::default() });
+    let limits = Budget { turns: 3, tokens: Some(1000), cost: None };
     State::new(work, limits, Arrived { mail, ..Arrived::default() }, directive(1), NOW)
 }
 

@@ -123,9 +123,9 @@ fn what_an_answer_cost_that_did_not_come_counts_and_the_work_stands_as_before() 
     let after = [&before[..], &[Event::Charged { usage }, next_incarnation()]].concat();
     let (before, after) = (replayed(&before), replayed(&after));
     assert_eq!((&after.at, after.turns), (&before.at, before.turns));
-    assert_eq!((after.spent, after.usage.cache_read_input_tokens), (before.spent + 7, 100));
+    assert_eq!((after.spent.billed(), after.usage.cache_read_input_tokens), (before.spent.billed() + 7, 100));
     let next = replayed(&[begins(Some("go")), Event::Charged { usage }, idle(), messages(&["message"])]);
-    assert_eq!((next.spent, next.usage), (0, usage), "a budget is that of a piece of work");
+    assert_eq!((next.spent, next.usage), (Usage::default(), usage), "a budget is that of a piece of work");
 }
 
 #[test]

@@ -1,17 +1,9 @@
-//! What is known of the models by their names: which one is meant by none, and how much each can take. Pure.
+//! What is known of the models by their names: how much each can take. Pure.
 //!
 //! A name that is not known here works as well: the figures are then careful guesses, and `TEAM_CONTEXT_WINDOW`
 //! says better.
 
 use teamd_shared::model_spec::Provider;
-
-/// Returns the model that is meant if none is named.
-pub(super) fn default_model(provider: Provider) -> &'static str {
-    match provider {
-        Provider::Anthropic => "claude-sonnet-5-5",
-        Provider::OpenAi | Provider::Script => "gpt-5.1",
-    }
-}
 
 /// Returns how many tokens a prompt and its answer may have together. Where a service limits the prompt further, that
 /// limit counts.
@@ -91,6 +83,6 @@ mod tests {
             assert_eq!(window(Provider::OpenAi, model), size, "{model}");
         }
         assert_eq!(window(Provider::OpenAi, "qwen3:8b"), LOCAL);
-        assert!(window(Provider::Anthropic, default_model(Provider::Anthropic)) > LOCAL);
+        assert!(window(Provider::Anthropic, Provider::Anthropic.default_model().unwrap()) > LOCAL);
     }
 }

@@ -39,6 +39,7 @@ use tokio::time::Instant;
 
 use super::prompt::{Part, Prompt, Role, Turn};
 use super::{Answer, ModelError};
+use crate::core::state::Budget;
 use draft::Piece;
 use explain::{explain, no_answer};
 use failure::Failure;
@@ -123,8 +124,8 @@ impl Service {
         std::mem::take(&mut self.unrecorded)
     }
 
-    /// Asks; `began`: when the waiting for this answer began; `heard` is told each piece of text as it comes. `budget`: how
-    /// many tokens may be spent, with what [`Service::take_unrecorded`] has not taken out, before an answer that is not whole
+    /// Asks; `began`: when the waiting for this answer began; `heard` is told each piece of text as it comes. `budget`: what
+    /// may be spent, with what [`Service::take_unrecorded`] has not taken out, before an answer that is not whole
     /// is given up.
     ///
     /// An answer that the service pauses is sent back as it is, nothing stands behind it, and the model goes on. Elsewhere it
@@ -137,14 +138,14 @@ impl Service {
         &mut self,
         began: Instant,
         prompt: &Prompt<'_>,
-        budget: Option<u64>,
+        budget: Budget,
         heard: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Answer, ModelError> {
         let before = self.unrecorded;
         let (mut content, mut usage) = (Vec::new(), Usage::default());
         let mut turns = Cow::Borrowed(prompt.turns);
         for pauses in 0..=MAX_PAUSES {
-            if budget.is_some_and(|budget| self.unrecorded.billed() >= budget) {
+            if budget.reached(&self.unrecorded).is_some() {
                 return Err(ModelError::Spent);
             }
             let text: String = content.iter().filter_map(Block::text).collect();

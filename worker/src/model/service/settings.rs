@@ -109,7 +109,7 @@ impl Settings {
         let provider = spec.provider;
         let (base, is_default_base) = base(provider, get(base_variable(provider)))?;
         let model = spec.model.clone().or_else(|| get("MODEL_ID"));
-        let model = model.unwrap_or_else(|| catalog::default_model(provider).to_owned());
+        let model = model.unwrap_or_else(|| provider.default_model().unwrap_or_default().to_owned());
         let window = match get("TEAM_CONTEXT_WINDOW") {
             Some(text) => parse_window(&text)
                 .map_err(|expected| bad_setting("TEAM_CONTEXT_WINDOW", &format!("it is not {expected}")))?,

@@ -3,6 +3,7 @@
 use std::process::{Command as Program, Stdio};
 use std::time::Duration;
 
+use teamd_shared::config::RosterMember;
 use tokio::sync::oneshot;
 
 use super::{Session, output};
@@ -12,7 +13,7 @@ use crate::ctl::chat::target::ChatTarget;
 use crate::ctl::context::{Context, block_on};
 use crate::ctl::output::paint;
 use crate::ctl::render::BAD;
-use crate::ctl::{escape, roster, tokens};
+use crate::ctl::{escape, money, roster};
 use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
 
@@ -64,15 +65,15 @@ impl Session<'_> {
         tokio::time::timeout(COMMAND, is_done).await.ok()?.ok()
     }
 
-    /// Shows what each conversation has cost, in tokens.
+    /// Shows what each conversation has cost: tokens, and money where prices are known.
     pub(super) fn cost(&self) {
         let out = &self.context.out;
         let shown = roster::load(self.dir).and_then(|roster| {
-            let lines = roster
-                .members
-                .iter()
-                .map(|member| format!("{:<12} {}\n", member.name.as_str(), tokens::cost(&member.usage)));
-            out.text(lines.collect::<String>())
+            let prices = money::prices(&self.context);
+            let line = |member: &RosterMember| {
+                format!("{:<12} {}\n", member.name.as_str(), money::describe(member, &prices))
+            };
+            out.text(roster.members.iter().map(line).collect::<String>())
         });
         shown.err().iter().for_each(|error| out.error(error));
     }

@@ -34,7 +34,9 @@ fn spent(usage: &Usage) -> String {
 fn budget(member: &RosterMember) -> String {
     let turns = member.limits.max_turns.unwrap_or(DEFAULT_TURNS);
     let tokens = member.limits.max_tokens.map(|most| format!(", {} tokens", tokens::count(most)));
-    format!("{turns} model calls{} for a piece of work", tokens.unwrap_or_default())
+    let cost = member.limits.max_cost.map(|most| format!(", {most}"));
+    let (tokens, cost) = (tokens.unwrap_or_default(), cost.unwrap_or_default());
+    format!("{turns} model calls{tokens}{cost} for a piece of work")
 }
 
 /// Shows what an incarnation may use, and what enforces that.
@@ -104,6 +106,10 @@ pub(super) fn details(row: &Row<'_>) -> String {
         ("incarnation", member.incarnation.to_string()),
         ("model", member.model.clone()),
         ("tokens", spent(&member.usage)),
+        (
+            "cost",
+            row.cost.filter(|_| !member.usage.is_nothing()).map(|cost| cost.to_string()).unwrap_or_default(),
+        ),
         ("budget", budget(member)),
         ("limits", bounds(member)),
         ("cgroup", member.cgroup.as_ref().map(|cgroup| cgroup.path.clone()).unwrap_or_default()),

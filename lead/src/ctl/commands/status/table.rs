@@ -2,6 +2,7 @@
 
 use clap::ValueEnum;
 use teamd_shared::member::{Gate, SandboxMode};
+use teamd_shared::price::Dollars;
 
 use super::{Row, pid};
 use crate::ctl::args::Column;
@@ -23,8 +24,16 @@ const LEAST: usize = 16;
 const SEEN: usize = 2_000;
 
 /// In which order columns are left out where there is no room.
-const LEFT_OUT: [Column; 7] =
-    [Column::Tokens, Column::Pid, Column::Model, Column::Role, Column::Gate, Column::Unread, Column::Since];
+const LEFT_OUT: [Column; 8] = [
+    Column::Tokens,
+    Column::Pid,
+    Column::Cost,
+    Column::Model,
+    Column::Role,
+    Column::Gate,
+    Column::Unread,
+    Column::Since,
+];
 
 /// Lays out these columns of the members, in this order.
 pub(super) fn of_columns(rows: &[Row<'_>], columns: &[Column]) -> Table {
@@ -64,9 +73,11 @@ fn indices(columns: &[Column]) -> Vec<usize> {
 fn telling(rows: &[Row<'_>]) -> Vec<Column> {
     // A team of scripts has no tokens, and most teams have no crash to show.
     let costs = rows.iter().any(|row| !row.member.usage.is_nothing());
+    let money = rows.iter().any(|row| row.cost.is_some_and(|cost| cost > Dollars::default()));
     let restarts = rows.iter().any(|row| row.member.restarts > 0);
     let tells = |column: &Column| match column {
         Column::Tokens => costs,
+        Column::Cost => money,
         Column::Restarts => restarts,
         _ => true,
     };
@@ -75,7 +86,8 @@ fn telling(rows: &[Row<'_>]) -> Vec<Column> {
 
 fn table(rows: &[Row<'_>], headings: bool) -> Table {
     let mut table = Table::new(&[
-        "NAME", "ROLE", "STATUS", "SINCE", "UNREAD", "GATE", "PID", "MODEL", "TOKENS", "RESTARTS", "DOING",
+        "NAME", "ROLE", "STATUS", "SINCE", "UNREAD", "GATE", "PID", "MODEL", "TOKENS", "COST", "RESTARTS",
+        "DOING",
     ]);
     let mut last = None;
     for row in rows {
@@ -126,6 +138,7 @@ impl Row<'_> {
                 dash_or(spent.then(|| tokens::count(member.usage.input() + member.usage.output_tokens)))
             }
             Column::Tokens => dash_or(spent.then(|| tokens::cost(&member.usage))),
+            Column::Cost => dash_or(self.cost.map(|cost| cost.to_string())),
             Column::Restarts if member.restarts == 0 => Cell::styled("-", DIM),
             Column::Restarts => Cell::styled(member.restarts.to_string(), BOLD),
             Column::Doing => self.doing(words),

@@ -30,7 +30,7 @@ fn the_table_shows_all_members() {
     let row = |member, unread, unnoticed| {
         let facts = Facts { unnoticed, ..Facts::default() };
         let standing = Standing::of(member, facts, wall());
-        Row { member, standing, plan: None, unread: Some(unread), unnoticed, resources: None }
+        Row { member, standing, plan: None, cost: None, unread: Some(unread), unnoticed, resources: None }
     };
     let rows = [row(&members[0], 3, false), row(&members[1], 0, false), row(&members[0], 0, true)];
     let shown = anstream::adapter::strip_str(&table::wide(&rows).render(None)).to_string();
@@ -195,7 +195,7 @@ fn at_width(members: &[RosterMember], terminal: usize) -> String {
     let mut roster = Roster { members: members.to_vec(), ..Roster::default() };
     roster.members.iter_mut().for_each(|member| member.pid = Some(4242));
     let team = Team::default();
-    let mut rows = rows(&roster, roster.members.iter().collect(), &team);
+    let mut rows = rows(&roster, roster.members.iter().collect(), &team, &Prices::built_in());
     for row in &mut rows {
         (row.unread, row.unnoticed) = (Some(3), false);
         row.standing = Standing::of(row.member, Facts::default(), wall());

@@ -18,8 +18,8 @@ use crate::client::is_locked;
 use crate::ctl::args::StatusArgs;
 use crate::ctl::commands::answer;
 use crate::ctl::context::{Context, block_on};
-use crate::ctl::roster;
 use crate::ctl::wake::Wake;
+use crate::ctl::{money, roster};
 use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
 
@@ -68,8 +68,10 @@ async fn watch(context: &Context, dir: &TeamDir, args: &StatusArgs) -> CommandRe
     let mut screen =
         Screen::open().map_err(|error| CommandError::refused("cannot use the terminal", &error))?;
     let (mut keys, mut answers, mut view) = (EventStream::new(), FuturesUnordered::new(), View::default());
+    let prices = money::prices(context);
     loop {
-        let mut rows = super::rows(&seen.roster, seen.roster.members.iter().collect(), &seen.requests);
+        let mut rows =
+            super::rows(&seen.roster, seen.roster.members.iter().collect(), &seen.requests, &prices);
         super::sort(&mut rows);
         rows.retain(|row| super::is_wanted(args, row));
         // One inbox alone: to read all of them takes its time.

@@ -195,7 +195,7 @@ impl Team {
                 role: "coder".to_owned(),
                 // These tests are about the worker: the sandbox has its own, with the real programs.
                 sandbox: Sandbox { mode: SandboxMode::Off, ..Sandbox::default() },
-                limits: Limits { max_turns: Some(12), max_tokens: None },
+                limits: Limits { max_turns: Some(12), ..Limits::default() },
                 ..Terms::of_workspace(self.workspace().to_str().unwrap().to_owned())
             },
             conversation: begin.conversation,

@@ -36,13 +36,13 @@ fn a_piece_of_work_has_a_limit_of_tokens_and_what_came_from_a_cache_does_not_cou
     state.takes_in(true, false);
     assert_eq!(state.next(NOW), Step::Think, "the next piece of work has as much again");
     assert_eq!(state.report(false).usage.cache_read_input_tokens, 1_000_000, "all that was spent is said");
-    assert_eq!(state.tokens_left(), Some(1000));
+    assert_eq!(state.budget_left().tokens, Some(1000));
     state.count_usage(Usage { output_tokens: 400, cache_read_input_tokens: 9, ..Usage::default() });
-    assert_eq!(state.tokens_left(), Some(600));
+    assert_eq!(state.budget_left().tokens, Some(600));
     state.count_usage(Usage { output_tokens: 4000, ..Usage::default() });
-    assert_eq!(state.tokens_left(), Some(0));
+    assert_eq!(state.budget_left().tokens, Some(0));
     state.limits.tokens = None;
-    assert_eq!(state.tokens_left(), None);
+    assert_eq!(state.budget_left().tokens, None);
     spend(&mut state, u64::MAX, 0);
     assert_eq!(state.next(NOW), Step::Think);
 }
@@ -74,7 +74,7 @@ fn why_work_came_to_nothing_is_said_until_other_work_begins() {
 
 #[test]
 fn an_end_by_a_limit_names_it_and_how_to_raise_it() {
-    let budget = Budget { turns: 3, tokens: Some(1000) };
+    let budget = Budget { turns: 3, tokens: Some(1000), cost: None };
     let told = budget.explain(IdleReason::MaxTurns).unwrap();
     assert!(told.starts_with("stopped at the limit of 3 model calls") && told.contains("`--max-turns`"));
     let told = budget.explain(IdleReason::MaxTokens).unwrap();

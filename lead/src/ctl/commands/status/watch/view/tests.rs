@@ -35,7 +35,7 @@ impl Stage {
             .zip(&self.standings)
             .map(|((member, plan), standing)| {
                 let (standing, plan) = (standing.clone(), plan.as_ref());
-                Row { member, standing, plan, unread: None, unnoticed: false, resources: None }
+                Row { member, standing, plan, cost: None, unread: None, unnoticed: false, resources: None }
             })
             .collect();
         let frame = view.frame(&rows, &Roster::default(), size);

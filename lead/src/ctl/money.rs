@@ -1,0 +1,69 @@
+//! What members and the whole team have cost, by the prices that are known.
+
+use std::collections::BTreeSet;
+
+use teamd_shared::config::{Roster, RosterMember};
+use teamd_shared::price::{Dollars, Prices};
+
+use crate::ctl::context::Context;
+use crate::ctl::tokens;
+
+/// Returns the prices of models. A file of the user that makes no sense is told, and counts for nothing.
+pub(super) fn prices(context: &Context) -> Prices {
+    Prices::load(|name| std::env::var_os(name)).unwrap_or_else(|error| {
+        context.out.note(&error);
+        context.out.hint(error.hint());
+        Prices::built_in()
+    })
+}
+
+/// Returns what a member has cost, at the price of its present model; none if that is not known.
+pub(super) fn of_member(member: &RosterMember, prices: &Prices) -> Option<Dollars> {
+    prices.cost(&member.model, &member.usage)
+}
+
+/// What a team has cost.
+pub(super) struct TeamCost<'r> {
+    /// As far as it is known.
+    known: Dollars,
+    /// The models that were used and have no known price.
+    unpriced: BTreeSet<&'r str>,
+}
+
+impl<'r> TeamCost<'r> {
+    /// Sums up the members.
+    pub(super) fn of(roster: &'r Roster, prices: &Prices) -> Self {
+        let mut cost = Self { known: Dollars::default(), unpriced: BTreeSet::new() };
+        for member in &roster.members {
+            match of_member(member, prices) {
+                Some(more) => cost.known = cost.known + more,
+                None => _ = cost.unpriced.insert(&member.model),
+            }
+        }
+        cost
+    }
+
+    /// Returns the sum; none if a part of it is not known.
+    pub(super) fn all(&self) -> Option<Dollars> {
+        self.unpriced.is_empty().then_some(self.known)
+    }
+
+    /// Says the sum behind the tokens; nothing if no price is known, or nothing was to be paid.
+    pub(super) fn describe(&self) -> String {
+        if self.known == Dollars::default() {
+            return String::new();
+        }
+        let models: Vec<&str> = self.unpriced.iter().copied().collect();
+        match models.is_empty() {
+            true => format!("; {}", self.known),
+            false => format!("; {} without {} (no price is known)", self.known, models.join(", ")),
+        }
+    }
+}
+
+/// Says what a member has cost: tokens, and money if the price is known.
+pub(super) fn describe(member: &RosterMember, prices: &Prices) -> String {
+    let cost = of_member(member, prices).filter(|cost| *cost > Dollars::default());
+    let cost = cost.map(|cost| format!("; {cost}"));
+    tokens::cost(&member.usage) + &cost.unwrap_or_default()
+}

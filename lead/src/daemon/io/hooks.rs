@@ -1,0 +1,266 @@
+//! The hooks: commands of the user that the daemon runs when something happened, with the facts as JSON on standard input.
+//!
+//! They stand in the user's own configuration only, and no tool can write there. The file is read for each hook, so a change counts at once.
+//! The daemon never waits for a hook. It runs a few at once, each in a process group of its own and for a limited time.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rustix::fs::OFlags;
+use rustix::process::{Pid, Signal, kill_process_group};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use teamd_shared::place::open_itself;
+use teamd_shared::state::config_dir;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::process::{Child, Command};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+/// How many hooks run at once.
+const AT_ONCE: usize = 4;
+/// How many wait besides, before further ones are left out.
+const WAITING: usize = 256;
+/// How long a hook may run.
+const LIMIT: Duration = Duration::from_secs(30);
+/// How long hooks may go on when the daemon ends.
+const AT_THE_END: Duration = Duration::from_secs(2);
+/// How much of its output is logged if a hook fails, in bytes.
+const LOGGED: usize = 2_000;
+/// How large the user's file may be, in bytes.
+const FILE: u64 = 1 << 20;
+
+/// The processes of hooks that run: they are no orphans of teammates.
+pub(crate) type HookPids = Arc<Mutex<HashSet<u32>>>;
+
+/// What happened.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Hook {
+    /// A plan waits for a person.
+    Request,
+    /// A piece of work has ended.
+    Idle,
+    /// An incarnation has ended.
+    End,
+}
+
+/// The user's own configuration.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Config {
+    hooks: Commands,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Commands {
+    on_request: Option<String>,
+    on_idle: Option<String>,
+    on_end: Option<String>,
+}
+
+impl Hook {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Request => "on_request",
+            Self::Idle => "on_idle",
+            Self::End => "on_end",
+        }
+    }
+
+    /// Returns the user's command for it, if there is one.
+    fn command(self) -> io::Result<Option<String>> {
+        let Commands { on_request, on_idle, on_end } = config()?.hooks;
+        Ok(match self {
+            Self::Request => on_request,
+            Self::Idle => on_idle,
+            Self::End => on_end,
+        })
+    }
+}
+
+/// Reads the user's own file. A link below the home directory is refused: a tool that can write there could replace it.
+fn config() -> io::Result<Config> {
+    let Ok(folder) = config_dir(|name| std::env::var_os(name)) else { return Ok(Config::default()) };
+    let path = folder.join("config.toml");
+    let wrong = |why: &str| io::Error::other(format!("{} is not used: {why}", path.display()));
+    let real_home = std::env::var_os("HOME").map(PathBuf::from);
+    let real =
+        real_home.and_then(|home| Some(home.canonicalize().ok()?.join(path.strip_prefix(&home).ok()?)));
+    let file = match open_itself(real.as_ref().unwrap_or(&path), OFlags::RDONLY | OFlags::NONBLOCK) {
+        Ok(file) => File::from(file),
+        Err(rustix::io::Errno::NOENT) => return Ok(Config::default()),
+        Err(rustix::io::Errno::LOOP) => return Err(wrong("a symbolic link stands on the way to it")),
+        Err(errno) => return Err(wrong(&errno.to_string())),
+    };
+    let found = file.metadata()?;
+    if !found.is_file() || found.uid() != rustix::process::geteuid().as_raw() || found.mode() & 0o022 != 0 {
+        return Err(wrong(
+            "it must be a file of yours that neither group nor others can write (`chmod go-w`)",
+        ));
+    }
+    let mut text = String::new();
+    file.take(FILE).read_to_string(&mut text)?;
+    toml::from_str(&text).map_err(|error| wrong(error.message()))
+}
+
+/// The hooks that run or wait.
+#[derive(Debug)]
+pub(crate) struct Hooks {
+    tasks: JoinSet<()>,
+    room: Arc<Semaphore>,
+    pids: HookPids,
+}
+
+impl Hooks {
+    pub(crate) fn new(pids: HookPids) -> Self {
+        Self { tasks: JoinSet::new(), room: Arc::new(Semaphore::new(AT_ONCE)), pids }
+    }
+
+    /// Runs the user's command for what happened, if there is one, in the workspace of the member.
+    pub(crate) fn run(&mut self, hook: Hook, workspace: &str, mut facts: Value) {
+        while self.tasks.try_join_next().is_some() {}
+        let name = hook.as_str();
+        let command = match hook.command() {
+            Ok(Some(command)) => command,
+            Ok(None) => return,
+            Err(why) => return tracing::error!("no hook `{name}`: {why}"),
+        };
+        if self.tasks.len() >= AT_ONCE + WAITING {
+            return tracing::error!("a hook `{name}` is left out: {WAITING} wait already");
+        }
+        facts["hook"] = json!(name);
+        let (room, pids, workspace) = (Arc::clone(&self.room), Arc::clone(&self.pids), workspace.to_owned());
+        self.tasks.spawn(async move {
+            // It is never closed.
+            let _room = room.acquire().await;
+            if let Err(why) = run(&command, &workspace, &facts.to_string(), &pids, LIMIT).await {
+                tracing::error!("the hook `{name}` failed: {why}");
+            }
+        });
+    }
+
+    /// Waits a little for the hooks that run, then ends them.
+    pub(crate) async fn end(mut self) {
+        let all = async { while self.tasks.join_next().await.is_some() {} };
+        if timeout(AT_THE_END, all).await.is_err() {
+            // Nothing reaps them from here on: the numbers are theirs.
+            let pids: Vec<u32> = locked(&self.pids).iter().copied().collect();
+            tracing::warn!("{} hooks are ended with the daemon", pids.len());
+            pids.into_iter().for_each(kill);
+            self.tasks.shutdown().await;
+        }
+    }
+}
+
+fn locked(pids: &HookPids) -> std::sync::MutexGuard<'_, HashSet<u32>> {
+    pids.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Kills the process group of a hook that is not reaped.
+fn kill(pid: u32) {
+    let group = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    if let Some(Err(errno)) = group.map(|group| kill_process_group(group, Signal::KILL)) {
+        tracing::debug!("cannot kill the hook {pid}: {errno}");
+    }
+}
+
+/// Runs a hook to its end, or to its time limit.
+async fn run(
+    command: &str,
+    workspace: &str,
+    facts: &str,
+    pids: &HookPids,
+    limit: Duration,
+) -> Result<(), String> {
+    let child = Command::new("/bin/sh")
+        .args(["-c", command])
+        .current_dir(workspace)
+        .process_group(0)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let mut child = child.map_err(|error| format!("cannot run it in {workspace}: {error}"))?;
+    // Its number is known until it is reaped.
+    let pid = child.id().unwrap_or_default();
+    locked(pids).insert(pid);
+    let ended = finish(&mut child, facts, pid, limit).await;
+    locked(pids).remove(&pid);
+    ended
+}
+
+/// Waits until a hook has ended and nothing of it holds its output open, or its time is over.
+async fn finish(child: &mut Child, facts: &str, pid: u32, limit: Duration) -> Result<(), String> {
+    let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let feed = async {
+        // A hook need not read its facts.
+        if let Some(mut stdin) = stdin {
+            stdin.write_all(facts.as_bytes()).await.ok();
+        }
+    };
+    // It is reaped last: until then its number is that of its group.
+    let all = async {
+        tokio::join!(feed, keep(stdout, &mut out), keep(stderr, &mut err));
+        child.wait().await
+    };
+    let ended = match timeout(limit, all).await {
+        Ok(Ok(status)) if status.success() => return Ok(()),
+        Ok(Ok(status)) => status.to_string(),
+        Ok(Err(error)) => format!("how it ended cannot be seen: {error}"),
+        Err(_) => {
+            kill(pid);
+            child.wait().await.map_err(|error| error.to_string())?;
+            format!("it took longer than {limit:?} and was killed")
+        }
+    };
+    Err(format!("{ended}; it said {:?}", String::from_utf8_lossy(&[out, err].concat()).trim_end()))
+}
+
+/// Reads all that a hook says, and keeps the beginning.
+async fn keep(from: Option<impl AsyncRead + Unpin>, kept: &mut Vec<u8>) {
+    let Some(mut from) = from else { return };
+    let mut buffer = [0; 4096];
+    while let Ok(read @ 1..) = from.read(&mut buffer).await {
+        kept.extend(buffer[..read].iter().take((LOGGED / 2).saturating_sub(kept.len())));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Instant;
+
+    fn ran(command: &str, limit: Duration) -> Result<(), String> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let pids = HookPids::default();
+        let ended = runtime.block_on(run(command, "/", "{}", &pids, limit));
+        assert!(locked(&pids).is_empty());
+        ended
+    }
+
+    #[test]
+    fn a_hook_is_killed_at_its_time_limit_with_all_that_it_started() {
+        let began = Instant::now();
+        for command in ["echo here; sleep 600 | sleep 600", "echo here; sleep 600 &"] {
+            let why = ran(command, Duration::from_millis(300)).unwrap_err();
+            assert_eq!(why, "it took longer than 300ms and was killed; it said \"here\"");
+        }
+        assert!(began.elapsed() < Duration::from_secs(60));
+    }
+
+    #[test]
+    fn a_hook_need_not_read_and_may_say_much() {
+        assert_eq!(ran("exec <&-; seq 1 99999", LIMIT), Ok(()));
+        let why = ran("seq 1 99999; exit 3", LIMIT).unwrap_err();
+        assert!(why.starts_with("exit status: 3; it said") && why.len() < 2 * LOGGED, "{why}");
+    }
+}

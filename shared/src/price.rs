@@ -1,0 +1,336 @@
+//! What models cost: the prices that are built in, and those of the user's own file.
+//!
+//! Only [`Prices::load`] reads a file. **Who reads**: commands that show what a team has cost, and a worker with a limit of cost,
+//! when it begins. A model of which no price is known has no cost: none is guessed.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::config::RosterMember;
+use crate::control::SpawnOrder;
+use crate::environment::Environment;
+use crate::model_spec::ModelSpec;
+use crate::state::config_dir;
+use crate::transcript::Usage;
+
+const BUILT_IN: &str = include_str!("prices.toml");
+
+const MILLION: u64 = 1_000_000;
+
+/// An amount of money, in millionths of a dollar. It is written in dollars.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "f64", into = "f64")]
+#[schemars(with = "f64")]
+pub struct Dollars(u64);
+
+impl Dollars {
+    /// Takes away what was spent.
+    #[must_use]
+    pub fn less(self, spent: Self) -> Self {
+        Self(self.0.saturating_sub(spent.0))
+    }
+}
+
+impl std::ops::Add for Dollars {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+}
+
+impl TryFrom<f64> for Dollars {
+    type Error = &'static str;
+
+    fn try_from(dollars: f64) -> Result<Self, Self::Error> {
+        let millionths = (dollars * MILLION as f64).round();
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "it is not negative, and below 2^53"
+        )]
+        let amount = (0.0..9e15).contains(&millionths).then_some(Self(millionths as u64));
+        amount.ok_or("an amount in dollars such as 0.5 or 20")
+    }
+}
+
+impl From<Dollars> for f64 {
+    fn from(amount: Dollars) -> Self {
+        amount.0 as Self / MILLION as Self
+    }
+}
+
+impl fmt::Display for Dollars {
+    /// Writes cents, and where that would be too little to see, what is there.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let dollars = f64::from(*self);
+        match self.0 {
+            1..5_000 => write!(f, "${dollars:.4}"),
+            _ => write!(f, "${dollars:.2}"),
+        }
+    }
+}
+
+/// Reads an amount of money above 0, as `2.50` or `$2.50`.
+///
+/// # Errors
+/// What is expected.
+pub fn parse_dollars(text: &str) -> Result<Dollars, &'static str> {
+    let expected = "an amount in dollars above 0 such as 0.50 or 20";
+    let amount = text.strip_prefix('$').unwrap_or(text).parse::<f64>().ok();
+    let amount = amount.and_then(|amount| Dollars::try_from(amount).ok());
+    amount.filter(|amount| amount.0 > 0).ok_or(expected)
+}
+
+/// What a million tokens of each kind cost with a model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Price {
+    input: Dollars,
+    output: Dollars,
+    cache_write: Dollars,
+    cache_read: Dollars,
+}
+
+impl Price {
+    /// Returns what these tokens cost.
+    pub fn cost(&self, usage: &Usage) -> Dollars {
+        let parts = [
+            (usage.input_tokens, self.input),
+            (usage.output_tokens, self.output),
+            (usage.cache_creation_input_tokens, self.cache_write),
+            (usage.cache_read_input_tokens, self.cache_read),
+        ];
+        let sum: u128 = parts.iter().map(|(tokens, price)| u128::from(*tokens) * u128::from(price.0)).sum();
+        Dollars(u64::try_from(sum / u128::from(MILLION)).unwrap_or(u64::MAX))
+    }
+}
+
+/// Why prices are not known. Fits behind "error: ".
+#[derive(Debug, thiserror::Error)]
+pub enum PriceError {
+    /// The user's file cannot be used.
+    #[error("cannot read the prices in {}: {why}", .path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        why: String,
+    },
+    /// Work with this model cannot be limited by its cost.
+    #[error("the price of {model} is not known: its cost cannot be limited")]
+    Unknown {
+        /// The model.
+        model: String,
+        /// The user's file.
+        path: PathBuf,
+    },
+}
+
+impl PriceError {
+    /// Returns what to do next. Fits behind "hint: ".
+    pub fn hint(&self) -> String {
+        match self {
+            Self::File { .. } => {
+                "a model is `[\"PROVIDER:MODEL\"]` with `input`, `output`, `cache_write` and `cache_read`: dollars for a \
+                 million tokens"
+                    .to_owned()
+            }
+            Self::Unknown { model, path } => format!(
+                "add `[\"{model}\"]` with `input`, `output`, `cache_write` and `cache_read` (dollars for a million tokens) \
+                 to {}; or limit it with --max-tokens",
+                path.display()
+            ),
+        }
+    }
+}
+
+/// The prices of models.
+#[derive(Debug, Clone)]
+pub struct Prices {
+    by_model: BTreeMap<String, Price>,
+    /// The user's file, whether it is there or not.
+    path: PathBuf,
+}
+
+impl Prices {
+    /// Returns the prices that are built in.
+    pub fn built_in() -> Self {
+        // A test parses it.
+        let by_model = toml::from_str(BUILT_IN).unwrap_or_default();
+        Self { by_model, path: PathBuf::from("~/.config/teamd/prices.toml") }
+    }
+
+    /// Reads those of the user whose environment this is, too.
+    ///
+    /// # Errors
+    /// [`PriceError::File`] if the user's file cannot be read, or makes no sense.
+    pub fn load(variable: impl Fn(&str) -> Option<OsString>) -> Result<Self, PriceError> {
+        let mut prices = Self::built_in();
+        let Ok(config) = config_dir(variable) else { return Ok(prices) };
+        prices.path = config.join("prices.toml");
+        let failed = |why: String| PriceError::File { path: prices.path.clone(), why };
+        let text = match std::fs::read_to_string(&prices.path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(prices),
+            Err(error) => return Err(failed(error.to_string())),
+        };
+        let own: BTreeMap<String, Price> =
+            toml::from_str(&text).map_err(|error| failed(error.to_string().trim_end().to_owned()))?;
+        prices.by_model.extend(own);
+        Ok(prices)
+    }
+
+    /// Reads those of the user whose environment a teammate is spawned with, too.
+    ///
+    /// # Errors
+    /// As [`Prices::load`].
+    pub fn of_environment(environment: &Environment) -> Result<Self, PriceError> {
+        Self::load(|name| environment.path(name).map(PathBuf::into_os_string))
+    }
+
+    /// Returns the price of a model, as the roster names it.
+    pub fn of(&self, model: &str) -> Option<&Price> {
+        let full = full_name(model);
+        self.by_model.get(&full).or_else(|| self.by_model.get(undated(&full)))
+    }
+
+    /// Returns what these tokens of a model cost; none if its price is not known.
+    pub fn cost(&self, model: &str, usage: &Usage) -> Option<Dollars> {
+        match self.of(model) {
+            _ if usage.is_nothing() => Some(Dollars::default()),
+            price => price.map(|price| price.cost(usage)),
+        }
+    }
+
+    fn require(&self, model: &str) -> Result<(), PriceError> {
+        match self.of(model) {
+            Some(_) => Ok(()),
+            None => Err(PriceError::Unknown { model: full_name(model), path: self.path.clone() }),
+        }
+    }
+}
+
+/// Makes sure that the cost of a teammate can be limited, if it is to be. `recorded` is what the roster says of one that is
+/// resumed.
+///
+/// # Errors
+/// [`PriceError`] if the price of its model is not known.
+pub fn require_price(order: &SpawnOrder, recorded: Option<&RosterMember>) -> Result<(), PriceError> {
+    let SpawnOrder { terms, environment, .. } = order;
+    if terms.max_cost.or(recorded.and_then(|member| member.limits.max_cost)).is_none() {
+        return Ok(());
+    }
+    let model = terms.model.as_ref().map(ToString::to_string);
+    let model = model.or_else(|| recorded.map(|member| member.model.clone()));
+    let model = model.unwrap_or_else(|| ModelSpec::script().to_string());
+    Prices::of_environment(environment)?.require(&model)
+}
+
+/// Names the model that is meant by a provider alone.
+fn full_name(model: &str) -> String {
+    match model.parse::<ModelSpec>() {
+        Ok(ModelSpec { provider, model: None }) => match provider.default_model() {
+            Some(default) => format!("{}:{default}", provider.as_str()),
+            None => model.to_owned(),
+        },
+        _ => model.to_owned(),
+    }
+}
+
+/// Returns the name of a model without the date of its release.
+fn undated(model: &str) -> &str {
+    match model.rsplit_once('-') {
+        Some((name, date)) if date.len() == 8 && date.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => model,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn usage() -> Usage {
+        Usage {
+            input_tokens: 1_000_000,
+            output_tokens: 100_000,
+            cache_read_input_tokens: 2_000_000,
+            cache_creation_input_tokens: 10_000,
+        }
+    }
+
+    fn with_file(text: &str) -> Result<Prices, PriceError> {
+        let scratch = tempfile::tempdir().unwrap();
+        std::fs::create_dir(scratch.path().join("teamd")).unwrap();
+        let mut file = std::fs::File::create(scratch.path().join("teamd/prices.toml")).unwrap();
+        io::Write::write_all(&mut file, text.as_bytes()).unwrap();
+        Prices::load(|name| (name == "XDG_CONFIG_HOME").then(|| scratch.path().as_os_str().to_owned()))
+    }
+
+    #[test]
+    fn what_is_built_in_is_a_price_list() {
+        let built_in: BTreeMap<String, Price> = toml::from_str(BUILT_IN).unwrap();
+        assert!(
+            built_in.keys().all(|model| model.parse::<ModelSpec>().is_ok_and(|it| it.to_string() == *model))
+        );
+        assert_eq!(Prices::built_in().by_model, built_in);
+        let sources =
+            BUILT_IN.lines().filter(|line| line.starts_with("# Source: ") && line.contains("2026-"));
+        assert_eq!(sources.count(), built_in.len());
+    }
+
+    #[test]
+    fn each_kind_of_tokens_has_its_price_and_what_is_not_known_has_none() {
+        let prices = Prices::built_in();
+        let cost = |model: &str| prices.cost(model, &usage());
+        // 5 + 2.50 + 1 + 0.0625
+        assert_eq!(cost("anthropic:claude-opus-4-5"), Some(Dollars(8_562_500)));
+        assert_eq!(cost("anthropic:claude-opus-4-5-20251101"), Some(Dollars(8_562_500)));
+        for unknown in ["anthropic:claude-opus-4-5-fast", "openai:claude-opus-4-5", "anthropic", "x"] {
+            assert_eq!(cost(unknown), None, "{unknown}");
+            assert_eq!(
+                prices.cost(unknown, &Usage::default()),
+                Some(Dollars(0)),
+                "what was not used is free"
+            );
+        }
+    }
+
+    #[test]
+    fn the_users_file_adds_and_replaces() {
+        let price = "input = 1\noutput = 0\ncache_write = 0\ncache_read = '0'\n".replace('\'', "");
+        let file = format!("['anthropic:claude-sonnet-5-5']\n{price}['anthropic:claude-opus-5']\n{price}");
+        let prices = with_file(&file).unwrap();
+        assert_eq!(
+            prices.cost("anthropic", &usage()),
+            Some(Dollars(1_000_000)),
+            "the default model is meant"
+        );
+        assert_eq!(prices.cost("anthropic:claude-opus-5", &usage()), Some(Dollars(1_000_000)));
+        assert!(prices.of("anthropic:claude-sonnet-5").is_some());
+        for wrong in ["['x:y']\ninput = 1\n", &file.replace("= 1", "= -1"), &file.replace("output", "out")] {
+            let error = with_file(wrong).unwrap_err();
+            assert!(error.to_string().contains("teamd/prices.toml: "), "{error}");
+        }
+        let error = prices.require("openai:x").unwrap_err();
+        assert!(error.hint().contains("[\"openai:x\"]") && error.hint().contains("teamd/prices.toml"));
+    }
+
+    #[test]
+    fn money_is_read_and_told_as_people_write_it() {
+        assert_eq!(parse_dollars("$2.50"), Ok(Dollars(2_500_000)));
+        assert_eq!(parse_dollars("20"), Ok(Dollars(20_000_000)));
+        for bad in ["", "0", "-1", "NaN", "inf", "1e99", "2,50", "two"] {
+            assert!(parse_dollars(bad).is_err(), "{bad}");
+        }
+        for (amount, shown) in [(0, "$0.00"), (1_234, "$0.0012"), (12_345, "$0.01"), (8_562_500, "$8.56")] {
+            assert_eq!(Dollars(amount).to_string(), shown);
+        }
+    }
+}

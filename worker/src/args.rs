@@ -67,6 +67,9 @@ pub(crate) struct ConfinementArgs {
     /// A program of the team, as the daemon was started: no command replaces it
     #[arg(long = "program", value_name = "FILE")]
     pub(crate) programs: Vec<PathBuf>,
+    /// The configuration of the user as the daemon finds it: no tool writes there
+    #[arg(long, value_name = "DIR")]
+    pub(crate) config: Option<PathBuf>,
     /// How commands are confined: the layers that the daemon found
     #[arg(long, value_name = "LAYERS", default_value = "none")]
     pub(crate) sandbox_layers: Layers,

@@ -55,6 +55,8 @@ pub(crate) struct Origin<'a> {
     pub(crate) hidden: &'a [String],
     /// The programs of the team, as the daemon was started.
     pub(crate) programs: &'a [PathBuf],
+    /// The configuration of the user as the daemon finds it, which can have another environment.
+    pub(crate) config: Option<&'a Path>,
 }
 
 impl Places {
@@ -68,7 +70,7 @@ impl Places {
         team_dir: &TeamDir,
         writable: Vec<Place>,
         temp: &Path,
-        Origin { environment, territory, hidden, programs }: Origin<'_>,
+        Origin { environment, territory, hidden, programs, config }: Origin<'_>,
     ) -> io::Result<Self> {
         let mut places = Self {
             workspace: Place::learn(workspace)?,
@@ -90,6 +92,7 @@ impl Places {
             }
         }
         places.configs = configs(environment, &places.homes);
+        places.configs.extend(config.map(Path::to_owned).filter(|config| !places.configs.contains(config)));
         for config in places.configs.iter().filter(|config| places.is_writable(config)) {
             match DirBuilder::new().recursive(true).mode(DIR_MODE).create(config) {
                 Err(error) if is_refused(error.kind()) => {}

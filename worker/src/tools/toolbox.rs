@@ -59,11 +59,18 @@ pub(crate) struct Confinement {
     pub(crate) weak: bool,
     /// The programs of the team: no command replaces them.
     pub(crate) programs: Vec<PathBuf>,
+    /// The configuration of the user as the daemon finds it.
+    pub(crate) config: Option<PathBuf>,
 }
 
 impl From<&ConfinementArgs> for Confinement {
     fn from(args: &ConfinementArgs) -> Self {
-        Self { layers: args.sandbox_layers, weak: args.allow_weak_sandbox, programs: args.programs.clone() }
+        Self {
+            layers: args.sandbox_layers,
+            weak: args.allow_weak_sandbox,
+            programs: args.programs.clone(),
+            config: args.config.clone(),
+        }
     }
 }
 
@@ -98,6 +105,7 @@ impl Toolbox {
             territory: &config.territory,
             hidden: &config.sandbox.hidden,
             programs: &config.confinement.programs,
+            config: config.confinement.config.as_deref(),
         };
         let places = Places::find(&config.workspace, &config.team_dir, writable, temp.path(), origin);
         let places = places.context("cannot look around for what its commands may do")?;

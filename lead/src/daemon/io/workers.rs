@@ -22,6 +22,7 @@ use teamd_shared::member::{Cgroup, Member};
 use teamd_shared::name::Name;
 use teamd_shared::process::{How, Identity, ProcessHandle};
 use teamd_shared::sandbox::Namespaces;
+use teamd_shared::state::config_dir;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 use tokio::sync::mpsc;
 
@@ -151,6 +152,12 @@ impl Supervisor {
             .args(["--sandbox-layers", &self.confinement.layers.to_string()])
             .args(self.confinement.weakness.as_ref().map(|_| "--allow-weak-sandbox"))
             .args(programs::files().into_iter().flat_map(|file| [OsString::from("--program"), file.into()]))
+            .args(
+                config_dir(|name| std::env::var_os(name))
+                    .ok()
+                    .into_iter()
+                    .flat_map(|dir| [OsString::from("--config"), dir.into()]),
+            )
             .current_dir("/");
         command
     }

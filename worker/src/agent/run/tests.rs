@@ -28,6 +28,7 @@ fn worker_entry() {
             incarnation,
             confinement: crate::args::ConfinementArgs {
                 programs: Vec::new(),
+                config: None,
                 sandbox_layers: teamd_shared::sandbox::Layers::default(),
                 allow_weak_sandbox: false,
             },

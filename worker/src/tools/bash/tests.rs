@@ -73,7 +73,8 @@ fn toolbox_with(
     environment: Environment,
 ) -> Toolbox {
     let sandbox = Sandbox { mode: SandboxMode::Off, ..Sandbox::default() };
-    let confinement = Confinement { layers: Layers::default(), weak: false, programs: Vec::new() };
+    let confinement =
+        Confinement { layers: Layers::default(), weak: false, programs: Vec::new(), config: None };
     // A plain directory plays the cgroup.
     let cgroup = Some(workspace.join("cgroup")).filter(|folder| folder.exists()).map(OwnCgroup::begin);
     let workspace = workspace.to_owned();

@@ -32,7 +32,7 @@ pub struct CheckOrder {
     pub protect: Vec<String>,
     /// The directory that those count from.
     pub protect_in: String,
-    /// What those were at the claim, if that is known.
+    /// What those were when the work was set, if that is known.
     pub protected: Option<String>,
 }
 
@@ -49,6 +49,6 @@ pub struct CheckReport {
     pub seconds: f64,
     /// The end of the output.
     pub output: String,
-    /// Whether a protected file is not as it was at the claim.
+    /// Whether a protected file is not as it was when the work was set.
     pub touched_protected: bool,
 }

@@ -37,7 +37,7 @@ pub fn fingerprint(root: &Path, of: &[String]) -> io::Result<String> {
     // Only below what the patterns begin with: the rest of a workspace can be large.
     let starts: BTreeSet<PathBuf> = of.iter().map(|pattern| literal_start(pattern)).collect();
     let mut files = BTreeSet::new();
-    let (mut left, mut looked) = (starts.into_iter().collect::<Vec<_>>(), 0);
+    let (mut left, mut looked) = (vec![PathBuf::new()], 0);
     while let Some(at) = left.pop() {
         let found = match root.join(&at).symlink_metadata() {
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
@@ -49,12 +49,19 @@ pub fn fingerprint(root: &Path, of: &[String]) -> io::Result<String> {
         if looked > MOST {
             return Err(io::Error::other(format!("more than {MOST} files lie where protected ones may be")));
         }
+        let leads = starts.iter().any(|start| start.starts_with(&at));
         if !found.is_dir() {
-            files.extend(set.is_match(&at).then_some(at));
-        } else if at.file_name().is_none_or(|name| name != ".git" && name != ".team") {
-            for entry in root.join(&at).read_dir()? {
-                left.push(at.join(entry?.file_name()));
+            // A link on the way to a start is part of what is protected.
+            files.extend((leads || set.is_match(&at)).then_some(at));
+        } else if starts.iter().any(|start| at.starts_with(start)) {
+            if at.file_name().is_none_or(|name| name != ".git" && name != ".team") {
+                for entry in root.join(&at).read_dir()? {
+                    left.push(at.join(entry?.file_name()));
+                }
             }
+        } else {
+            let below = starts.iter().filter_map(|start| start.strip_prefix(&at).ok()?.components().next());
+            left.extend(below.map(|next| at.join(next)).collect::<BTreeSet<_>>());
         }
     }
     let (mut all, mut room) = (Sha256::new(), MOST_BYTES);
@@ -95,36 +102,46 @@ fn literal_start(pattern: &str) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+
     use super::*;
+
+    fn write(path: &Path, content: &str) {
+        File::create(path).unwrap().write_all(content.as_bytes()).unwrap();
+    }
 
     #[test]
     fn it_changes_with_each_change_of_a_protected_file_and_with_no_other() {
         let scratch = tempfile::tempdir().unwrap();
         let root = scratch.path();
         fs::create_dir_all(root.join("tests/deep")).unwrap();
-        fs::write(root.join("tests/deep/a.rs"), "one").unwrap();
-        fs::write(root.join("Makefile"), "all:").unwrap();
-        fs::write(root.join("src.rs"), "code").unwrap();
+        write(&root.join("tests/deep/a.rs"), "one");
+        write(&root.join("Makefile"), "all:");
+        write(&root.join("src.rs"), "code");
         let of = ["tests/**".to_owned(), "./Makefile".to_owned(), "**/*.snap".to_owned()];
         let now = || fingerprint(root, &of).unwrap();
         let before = now();
-        fs::write(root.join("src.rs"), "other code").unwrap();
+        write(&root.join("src.rs"), "other code");
         assert_eq!(now(), before);
-        fs::write(root.join("tests/deep/a.rs"), "two").unwrap();
+        write(&root.join("tests/deep/a.rs"), "two");
         assert_ne!(now(), before);
-        fs::write(root.join("tests/deep/a.rs"), "one").unwrap();
+        write(&root.join("tests/deep/a.rs"), "one");
         assert_eq!(now(), before, "put back");
         fs::rename(root.join("tests/deep/a.rs"), root.join("tests/deep/b.rs")).unwrap();
         assert_ne!(now(), before);
         fs::rename(root.join("tests/deep/b.rs"), root.join("tests/deep/a.rs")).unwrap();
         for more in ["tests/new", "deep.snap", "tests/deep/x.snap"] {
-            fs::write(root.join(more), "").unwrap();
+            write(&root.join(more), "");
             assert_ne!(now(), before, "{more}");
             fs::remove_file(root.join(more)).unwrap();
         }
         fs::remove_file(root.join("Makefile")).unwrap();
         std::os::unix::fs::symlink("elsewhere", root.join("Makefile")).unwrap();
         assert_ne!(now(), before);
+        let linked = now();
+        fs::rename(root.join("tests"), root.join("moved")).unwrap();
+        std::os::unix::fs::symlink("moved", root.join("tests")).unwrap();
+        assert_ne!(now(), linked, "a directory that is a link now");
         assert!(patterns(&["a[".to_owned()]).unwrap_err().contains("\"a[\""));
     }
 }

@@ -102,7 +102,7 @@ pub struct TeamRecord {
     pub rejected: Vec<RejectedLine>,
     /// How work is checked from now on, in a line with the event `started`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub work: Option<Work>,
+    pub work: Option<Box<Work>>,
     /// What the lead is told, where an event says more than its name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,

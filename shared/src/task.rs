@@ -155,7 +155,7 @@ pub struct TaskResult {
     pub check: Option<CheckResult>,
     /// How far the result is known to be right.
     pub verified: Verified,
-    /// Whether a protected path was changed since the claim.
+    /// Whether a protected file was changed since a person or the lead said what is to be done.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub touched_protected: bool,
 }
@@ -236,7 +236,7 @@ pub struct Task {
     /// How often the owner was reminded since its claim.
     #[serde(default)]
     pub reminders: u32,
-    /// What the protected paths were at the claim.
+    /// What the protected files were when a person or the lead made, edited or retried it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protected: Option<String>,
     /// The last submission.

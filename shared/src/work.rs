@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::amount::{amount, parse_seconds};
+use crate::fingerprint;
 use crate::task::Check;
 
 /// How long a check may take, where nothing says how long.
@@ -25,7 +26,7 @@ pub struct Work {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub check_network: bool,
     /// The files that decide whether work is done, such as `tests/**`: a task that changes one says so in its result.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "glob_patterns")]
     pub protect: Vec<String>,
 }
 
@@ -49,4 +50,10 @@ impl Work {
 
 fn seconds<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
     amount(deserializer, parse_seconds).map(Some)
+}
+
+fn glob_patterns<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    let protect = Vec::deserialize(deserializer)?;
+    fingerprint::patterns(&protect).map_err(serde::de::Error::custom)?;
+    Ok(protect)
 }

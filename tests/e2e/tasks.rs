@@ -28,7 +28,7 @@ fn is_told(team: &Team, name: &str, text: &str) -> bool {
 /// A team with these lines in `[work]`, which are trusted.
 fn team_with(work: &str) -> Team {
     let team = Team::new();
-    std::fs::write(team.root().join("team.toml"), format!("[work]\n{work}")).unwrap();
+    team.write("team.toml", &format!("[work]\n{work}"));
     team.trust();
     team.teamd(["start"]).ok();
     team
@@ -197,11 +197,7 @@ fn a_changed_protected_file_is_seen() {
     let team = Team::new();
     std::fs::create_dir(team.root().join("tests")).unwrap();
     team.write("tests/failing.sh", "exit 1");
-    std::fs::write(
-        team.root().join("team.toml"),
-        "[work]\ncheck = 'cat tests/*.sh | bash'\nprotect = ['tests/**']\n",
-    )
-    .unwrap();
+    team.write("team.toml", "[work]\ncheck = 'cat tests/*.sh | bash'\nprotect = ['tests/**']\n");
     team.trust();
     team.teamd(["start"]).ok();
     let id =
@@ -211,8 +207,17 @@ fn a_changed_protected_file_is_seen() {
     assert_eq!(done["result"]["touched_protected"], true);
     let listed = team.teamctl(["task", "list", "--all"]).ok().stdout;
     assert!(listed.contains("in place, touched protected"), "{listed}");
+    // What was changed before the claim counts, also in a task that the teammate makes by itself.
+    let id = add(&team, &["prepared", "--for", "bob"]);
+    team.spawn(
+        "bob",
+        "/bash touch tests/y.sh\n/task_create of its own\n/claim_task 3\n/task_update 3 completed",
+    );
+    assert_eq!(until(&team, 3, "completed")["result"]["touched_protected"], true);
+    team.teamctl(["send", "bob", &format!("/claim_task {id}\n/task_update {id} completed")]).ok();
+    assert_eq!(until(&team, id, "completed")["result"]["touched_protected"], true);
     // The check of a team.toml that a teammate has changed is not run: it must be trusted again.
-    std::fs::write(team.root().join("team.toml"), "[work]\ncheck = 'true'\n").unwrap();
+    team.write("team.toml", "[work]\ncheck = 'true'\n");
     team.teamd(["stop"]).ok();
     assert!(team.teamd(["start"]).exits(3).stderr.contains("work.check = \"true\""));
 }
@@ -335,7 +340,7 @@ fn what_is_no_task_or_no_list_is_refused_with_the_way_on() {
         (vec!["edit", &one, "--after", &two], 7, "would wait for itself: 1 waits for 2 waits for 1"),
         (vec!["edit", &one, "--after", &one], 2, "cannot wait for itself"),
         (vec!["edit", &one], 2, "nothing to change"),
-        (vec!["assign", &one, "nobody-here"], 4, "nobody-here"),
+        (vec!["assign", &one, "stranger"], 4, "stranger"),
         (vec!["show", "99"], 4, "there is no task 99"),
         (vec!["show", "x"], 2, "invalid"),
         (vec!["import", "no-such-file"], 1, "cannot open no-such-file"),

@@ -18,6 +18,7 @@ use teamd_shared::logging;
 use teamd_shared::name::Name;
 use teamd_shared::process::{deny_tracing, survive_file_limit};
 use teamd_shared::team_dir::{TeamDir, TeamPath};
+use tokio::sync::oneshot;
 
 use crate::args::CheckArgs;
 use crate::tools::{Toolbox, ToolboxConfig};
@@ -50,7 +51,7 @@ fn run(args: &CheckArgs) -> anyhow::Result<CheckReport> {
     }
     deny_tracing();
     survive_file_limit().context("cannot catch a signal")?;
-    let order = read_order()?;
+    let (order, unwanted) = read_order()?;
     let dir = Arc::new(TeamDir::open(&args.team_dir)?);
     let lock = dir.open_file(&TeamPath::checks(), OFlags::RDWR | OFlags::CREATE)?;
     flock(&lock, FlockOperation::LockExclusive).context("cannot lock run/checks")?;
@@ -70,24 +71,26 @@ fn run(args: &CheckArgs) -> anyhow::Result<CheckReport> {
         confinement: (&args.confinement).into(),
     })?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.context("cannot make the runtime")?.block_on(commands(toolbox, &order, &dir))
+    runtime.context("cannot make the runtime")?.block_on(async {
+        tokio::select! {
+            report = commands(toolbox, &order, &dir) => report,
+            // Its shims end what it runs.
+            _ = unwanted => Err(anyhow::anyhow!("the check is not wanted any more")),
+        }
+    })
 }
 
-/// Reads the order, and watches for the end of standard input from then on.
-fn read_order() -> anyhow::Result<CheckOrder> {
+/// Reads the order. The receiver is done when standard input ends.
+fn read_order() -> anyhow::Result<(CheckOrder, oneshot::Receiver<()>)> {
     let mut orders = serde_json::Deserializer::from_reader(std::io::stdin()).into_iter::<CheckOrder>();
     let order = orders.next().context("no order")?.context("cannot read the order")?;
+    let (end, unwanted) = oneshot::channel();
     std::thread::Builder::new().name("wanted".to_owned()).spawn(|| {
         // It says nothing more: this waits for the end.
         while std::io::stdin().read(&mut [0; 64]).is_ok_and(|read| read > 0) {}
-        end_now();
+        drop(end);
     })?;
-    Ok(order)
-}
-
-#[expect(clippy::exit, reason = "the check is not wanted any more, and its shims end what it runs")]
-fn end_now() -> ! {
-    std::process::exit(1)
+    Ok((order, unwanted))
 }
 
 async fn commands(mut toolbox: Toolbox, order: &CheckOrder, dir: &TeamDir) -> anyhow::Result<CheckReport> {

@@ -17,9 +17,9 @@ pub(super) fn prices(context: &Context) -> Prices {
     })
 }
 
-/// Returns what a member has cost, at the price of its present model; none if that is not known.
+/// Returns what a member has cost, at the price of its present model; none if that is not known, or no model was used.
 pub(super) fn of_member(member: &RosterMember, prices: &Prices) -> Option<Dollars> {
-    prices.cost(&member.model, &member.usage)
+    prices.cost(&member.model, &member.usage).filter(|_| !member.usage.is_nothing())
 }
 
 /// What a team has cost.
@@ -37,6 +37,7 @@ impl<'r> TeamCost<'r> {
         for member in &roster.members {
             match of_member(member, prices) {
                 Some(more) => cost.known = cost.known + more,
+                None if member.usage.is_nothing() => {}
                 None => _ = cost.unpriced.insert(&member.model),
             }
         }

@@ -192,7 +192,7 @@ fn take_over(daemon: &mut EventLoop, before: Option<&Roster>, work: Work) -> Res
     let started = TeamRecord::of(TeamEvent::Started, team_name, Some(this));
     // What is as in the state before is not said again.
     let work = Some(work).filter(|work| *work != daemon.dispatcher.team.work);
-    let record = TeamRecord { work, ..started };
+    let record = TeamRecord { work: work.map(Box::new), ..started };
     let mut events = reconcile(daemon).map_err(|(name, error)| {
         CommandError::new(ExitCode::Failed, format!("cannot see whether {name} is alive: {error}"))
             .hint("its worker goes on; free what is short, and `teamd start` again")

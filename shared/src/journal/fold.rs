@@ -74,6 +74,9 @@ pub struct Team {
     /// The last command that made tasks, and the first of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_added: Option<(RequestId, TaskId)>,
+    /// What the protected files were when a person or the lead last said what is to be done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub protected: Option<String>,
     /// The highest `done` of a line.
     #[serde(skip)]
     pub done: u64,
@@ -196,7 +199,7 @@ impl Team {
                 self.team_name.clone_from(&record.team_name);
                 self.daemon.clone_from(&record.daemon);
                 if let Some(work) = &record.work {
-                    self.work.clone_from(work);
+                    self.work = Work::clone(work);
                 }
                 self.stopping = match record.event {
                     TeamEvent::Stopping => true,

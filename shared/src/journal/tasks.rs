@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use super::fold::PendingDerived;
 use super::{Line, TaskRecord, Team};
 use crate::member::{Gate, Member};
+use crate::message::USER;
 use crate::name::Name;
 use crate::task::{Task, TaskEvent, TaskId, TaskStatus};
 
@@ -27,6 +28,10 @@ impl Team {
             self.last_added = Some((id.clone(), task.id));
         }
         self.last_task = self.last_task.max(task.id);
+        let sets_work = matches!(record.event, TaskEvent::Created | TaskEvent::Edited | TaskEvent::Retried);
+        if sets_work && (record.by == USER || record.by == Name::lead().as_str()) {
+            self.protected.clone_from(&task.protected);
+        }
         let before = self.tasks.get(&task.id).map(|before| before.blocked_by.clone()).unwrap_or_default();
         for gone in before.difference(&task.blocked_by) {
             self.tasks.get_mut(gone).map(|other| other.blocks.remove(&task.id));

@@ -177,6 +177,22 @@ fn what_is_no_toml_is_told_with_its_place() {
     assert!(TeamFile::parse("\u{feff}# with what some editors put in front\r\nplan = true\r\n").is_ok());
 }
 
+#[test]
+fn the_table_of_work_says_how_work_is_checked() {
+    let text = "[work]\ncheck = 'cargo test'\ncheck_timeout = '2m'\nprotect = ['tests/**']\n";
+    let work = TeamFile::parse(text).unwrap().settings.work;
+    assert_eq!((work.check.as_deref(), work.check_timeout), (Some("cargo test"), Some(120)));
+    assert_eq!((work.protect, work.check_network), (vec!["tests/**".to_owned()], false));
+    for (line, place, told) in [
+        ("protect = ['a[']", "2:11", "the pattern \"a[\" cannot be used"),
+        ("check_timeout = 'soon'", "2:17", "soon"),
+        ("checks = 'x'", "2:1", "unknown field `checks`"),
+    ] {
+        let (found, what, _) = wrong(&format!("[work]\n{line}"));
+        assert!(found.starts_with(place) && what.contains(told), "{line}: {found} {what}");
+    }
+}
+
 fn load(path: &Path) -> Result<TeamFile, TeamFileError> {
     TeamFile::load(path, &|name| (name == "HOME").then(|| "/home/u".to_owned()))
 }

@@ -178,9 +178,13 @@ fn fold(ended: &[Row<'_>], terminal: usize) -> String {
 fn document(roster: &Roster, rows: &[Row<'_>], prices: &Prices) -> Value {
     let pid = roster::daemon_pid(roster);
     let members: Vec<Value> = rows.iter().map(Row::to_json).collect();
-    json!({"team_name": roster.team_name, "daemon": {"running": pid.is_some(), "pid": pid},
-        "sandbox": roster.sandbox, "usage": total(roster),
-        "cost": TeamCost::of(roster, prices).all(), "members": members})
+    let usage = total(roster);
+    let mut value = json!({"team_name": roster.team_name, "daemon": {"running": pid.is_some(), "pid": pid},
+        "sandbox": roster.sandbox, "usage": usage, "members": members});
+    if let Some(cost) = TeamCost::of(roster, prices).all().filter(|_| !usage.is_nothing()) {
+        value["cost"] = json!(cost);
+    }
+    value
 }
 
 /// Sums up what the whole team has cost.
@@ -203,7 +207,9 @@ fn sum(roster: &Roster, prices: &Prices) -> String {
 impl Row<'_> {
     fn to_json(&self) -> Value {
         let mut value = json!(self.member);
-        value["cost"] = json!(self.cost);
+        if let Some(cost) = self.cost {
+            value["cost"] = json!(cost);
+        }
         value["unread"] = json!(self.unread);
         value["resources"] = json!(self.resources);
         value

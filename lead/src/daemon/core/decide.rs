@@ -44,7 +44,7 @@ pub(crate) struct View<'a> {
     pub(crate) live: &'a Live,
     pub(crate) now: Now,
     pub(crate) rules: Rules,
-    /// What the protected files are, for an event that can lead to a claim.
+    /// What the protected files are, for an event by which a person or the lead says what is to be done.
     pub(crate) protected: Option<&'a str>,
 }
 

@@ -228,8 +228,7 @@ impl Dispatcher {
             && let Some(event) = self.events.pop_front()
         {
             self.live.observe(&self.team, &event);
-            let claims = matches!(event, Event::Offer | Event::Task(_, _, TaskOrder::Claim(_)));
-            let protects = claims && !self.team.work.protect.is_empty();
+            let protects = sets_work(&event) && !self.team.work.protect.is_empty();
             let protected = if protects { owners.protected(&self.team.work) } else { None };
             let protected = protected.as_deref();
             let view = View { team: &self.team, live: &self.live, now, rules: self.rules, protected };
@@ -450,6 +449,12 @@ fn changed_tasks<'a>(team: &'a Team, lines: &'a [Line]) -> Vec<&'a Task> {
         }
     }
     changed.into_values().collect()
+}
+
+/// Tells whether a person or the lead says what is to be done.
+fn sets_work(event: &Event) -> bool {
+    use TaskOrder::{Add, Edit, Retry};
+    matches!(event, Event::Task(_, by, Add { .. } | Edit(..) | Retry(_)) if !by.is_teammate())
 }
 
 fn subject(record: &Record) -> Option<Name> {

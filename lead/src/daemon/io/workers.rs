@@ -118,9 +118,9 @@ impl Supervisor {
         let log = self.log(&member.name)?;
         let stderr = log.try_clone().map_err(|e| format!("cannot use its log: {e}"))?;
         let group = self.cgroups.make(&incarnation, &member.terms.bounds);
-        let mut command = self.command("run");
+        let number = member.incarnation.to_string();
+        let mut command = self.command(&["run", "--name", member.name.as_str(), "--incarnation", &number]);
         command
-            .args(["--name", member.name.as_str(), "--incarnation", &member.incarnation.to_string()])
             .args(group.iter().flat_map(|group| ["--cgroup", group.record().path.as_str()]))
             .env_clear()
             .envs(environment.settings())
@@ -143,10 +143,10 @@ impl Supervisor {
     }
 
     /// Makes a command of the worker's program, with what it needs to confine what it runs.
-    fn command(&self, subcommand: &str) -> Command {
+    fn command(&self, words: &[&str]) -> Command {
         let mut command = self.worker.command();
         command
-            .arg(subcommand)
+            .args(words)
             .arg("--team-dir")
             .arg(self.dir.root())
             .args(["--sandbox-layers", &self.confinement.layers.to_string()])
@@ -166,12 +166,22 @@ impl Supervisor {
     pub(crate) fn start_check(&mut self, input: OwnedFd, output: OwnedFd) -> Result<(), String> {
         let cannot = |error: io::Error| format!("cannot start the check: {error}");
         let log = logging::open(&self.dir, &TeamPath::log("teamd")).map_err(|error| error.to_string())?;
-        let mut command = self.command("check");
-        let child = command.stdin(input).stdout(output).stderr(log).spawn().map_err(cannot)?;
-        let handle = ProcessHandle::open_child(child.id()).map_err(cannot)?;
-        self.watch(None, &handle).map_err(cannot)?;
-        self.check = Some(handle);
+        let mut command = self.command(&["check"]);
+        let mut child = command.stdin(input).stdout(output).stderr(log).spawn().map_err(cannot)?;
+        match self.hold_check(&child) {
+            Ok(handle) => self.check = Some(handle),
+            Err(error) => {
+                child.kill().and_then(|()| child.wait()).map_err(cannot)?;
+                return Err(cannot(error));
+            }
+        }
         Ok(())
+    }
+
+    fn hold_check(&mut self, child: &Child) -> io::Result<ProcessHandle> {
+        let handle = ProcessHandle::open_child(child.id())?;
+        self.watch(None, &handle)?;
+        Ok(handle)
     }
 
     /// Runs a worker and watches it.

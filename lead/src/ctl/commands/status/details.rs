@@ -106,10 +106,7 @@ pub(super) fn details(row: &Row<'_>) -> String {
         ("incarnation", member.incarnation.to_string()),
         ("model", member.model.clone()),
         ("tokens", spent(&member.usage)),
-        (
-            "cost",
-            row.cost.filter(|_| !member.usage.is_nothing()).map(|cost| cost.to_string()).unwrap_or_default(),
-        ),
+        ("cost", row.cost.map(|cost| cost.to_string()).unwrap_or_default()),
         ("budget", budget(member)),
         ("limits", bounds(member)),
         ("cgroup", member.cgroup.as_ref().map(|cgroup| cgroup.path.clone()).unwrap_or_default()),

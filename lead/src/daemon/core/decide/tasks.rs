@@ -38,7 +38,12 @@ impl View<'_> {
             TaskOrder::Assign(id, to) => self.assign(by, *id, to, ids)?,
             TaskOrder::Cancel(id) => self.cancel(by, *id, ids)?,
             TaskOrder::Edit(id, fields) => self.edit(by, *id, fields, ids)?,
-            TaskOrder::Retry(id) => Decision::default().task(self.stepped(*id, TaskEvent::Retried, by)?),
+            TaskOrder::Retry(id) => {
+                self.is_lead(by)?;
+                let mut record = self.stepped(*id, TaskEvent::Retried, by)?;
+                record.task.protected = self.protected(by);
+                Decision::default().task(record)
+            }
         };
         let changed = decision.records.iter().filter_map(|record| match record {
             Record::Task(record) => Some(record.task.clone()),
@@ -117,6 +122,7 @@ impl View<'_> {
                 return Err(not_for_teammates(&format!("`{field}` is for a person or the lead to set")));
             }
             let mut task = fields.create(id, by.as_str(), self.now.wall).map_err(usage)?;
+            task.protected = self.protected(by);
             if within {
                 task.blocked_by = task.blocked_by.iter().map(|place| first + place - 1).collect();
             }
@@ -143,6 +149,12 @@ impl View<'_> {
             id += 1;
         }
         Ok(self.fits(decision)?.act(Action::Reply(client, Ok(Done::Tasks(made)))).act(Action::Offer))
+    }
+
+    /// Returns what the protected files must still be when the work is done. A teammate may have changed them already, so what it
+    /// wants goes by what they were for a person or the lead.
+    fn protected(&self, by: &Actor) -> Option<String> {
+        if by.is_teammate() { self.team.protected.clone() } else { self.protected.map(str::to_owned) }
     }
 
     /// Tells a teammate of a task that is for it by name, unless it is given its work.
@@ -365,6 +377,7 @@ impl View<'_> {
                 .hint("`teamctl task edit --help` shows what can be said")
         };
         record.task = fields.change(&record.task, by.as_str()).map_err(usage)?;
+        record.task.protected = self.protected(by);
         if let Some(unknown) =
             record.task.blocked_by.iter().find(|before| self.team.task_status(**before).is_none())
         {
@@ -434,7 +447,6 @@ impl View<'_> {
 
     fn give(&self, task: &mut Task, owner: &Name) {
         (task.owner, task.reminders) = (Some(owner.clone()), 0);
-        task.protected = self.protected.map(str::to_owned);
     }
 
     fn takes_work(&self, member: &Member) -> bool {

@@ -11,10 +11,11 @@ fn wrong(text: &str) -> (String, String, String) {
 }
 
 const TOP: &str = "top level";
-const ALL_TABLES: [&str; 6] = [TOP, "[service]", "[sandbox]", "[roles.NAME]", "[members.NAME]", "[lead]"];
+const ALL_TABLES: [&str; 7] =
+    [TOP, "[service]", "[sandbox]", "[work]", "[roles.NAME]", "[members.NAME]", "[lead]"];
 
 /// A value that fits each key.
-const EXAMPLES: [(&str, &str); 41] = [
+const EXAMPLES: [(&str, &str); 47] = [
     ("model", "'script'"),
     ("plan", "true"),
     ("approve_by", "'lead'"),
@@ -55,6 +56,12 @@ const EXAMPLES: [(&str, &str); 41] = [
     ("auto_start", "true"),
     ("notify", "'bell'"),
     ("instructions", "'x'"),
+    ("auto", "true"),
+    ("work", "{}"),
+    ("check", "'cargo test'"),
+    ("check_timeout", "'10m'"),
+    ("check_network", "true"),
+    ("protect", "['tests/**']"),
     ("modle", "'script'"),
 ];
 
@@ -186,7 +193,7 @@ fn the_table_of_work_says_how_work_is_checked() {
     for (line, place, told) in [
         ("protect = ['a[']", "2:11", "the pattern \"a[\" cannot be used"),
         ("check_timeout = 'soon'", "2:17", "soon"),
-        ("checks = 'x'", "2:1", "unknown field `checks`"),
+        ("checks = 'x'", "2:1", "unknown key `checks`"),
     ] {
         let (found, what, _) = wrong(&format!("[work]\n{line}"));
         assert!(found.starts_with(place) && what.contains(told), "{line}: {found} {what}");

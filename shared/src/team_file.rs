@@ -95,7 +95,8 @@ const TABLES: [&str; 4] = ["service", "roles", "members", "lead"];
 const NOT_AT_TOP: [&str; 4] = ["role", "prompt", "workspace", "instructions"];
 const NOT_OF_A_ROLE: [&str; 3] = ["role", "workspace", "instructions"];
 const NOT_OF_A_MEMBER: [&str; 1] = ["instructions"];
-const NOT_OF_THE_LEAD: [&str; 6] = ["role", "workspace", "plan", "approve_by", "restart", "instructions"];
+const NOT_OF_THE_LEAD: [&str; 7] =
+    ["role", "workspace", "plan", "approve_by", "restart", "auto", "instructions"];
 
 impl TeamFile {
     /// Reads the text of a file.

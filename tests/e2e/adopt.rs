@@ -364,7 +364,7 @@ fn a_killed_daemon_starts_no_worker_twice_and_leaves_none_behind() {
     for round in 0..8_u64 {
         let name = format!("m{round}");
         let order = "/bash echo $$ >> pids; sleep 0.02";
-        let spawn = team.start_teamctl(["spawn", &name, "--prompt", order]);
+        let spawn = team.start_teamctl(["spawn", &name, "--no-start", "--prompt", order]);
         let_pass(Duration::from_millis(3 * round));
         team.kill_daemon();
         team.teamd(["start"]).ok();

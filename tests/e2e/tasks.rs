@@ -213,6 +213,7 @@ fn a_changed_protected_file_is_seen() {
         "bob",
         "/bash touch tests/y.sh\n/task_create of its own\n/claim_task 3\n/task_update 3 completed",
     );
+    team.until("its task", || team.path("tasks/3.json").exists());
     assert_eq!(until(&team, 3, "completed")["result"]["touched_protected"], true);
     team.teamctl(["send", "bob", &format!("/claim_task {id}\n/task_update {id} completed")]).ok();
     assert_eq!(until(&team, id, "completed")["result"]["touched_protected"], true);

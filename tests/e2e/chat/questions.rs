@@ -228,6 +228,7 @@ fn an_answer_that_was_begun_for_one_plan_is_none_to_the_next() {
     let mark = terminal.mark();
     team.teamctl(["reject", first]).ok();
     terminal.until_after(mark, &format!("the plan {second} of carol:"));
+    terminal.until_row("[y]es, [n]o, [v]iew, [l]ater> a");
     let mark = terminal.mark();
     terminal.press("\r");
     terminal.until_after(mark, "was typed before you were asked");

@@ -34,7 +34,7 @@ pub const MAX_ATTEMPTS: u32 = 3;
 pub const MAX_REMINDERS: u32 = 2;
 
 /// Where a task stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TaskStatus {
     /// It waits for a teammate.

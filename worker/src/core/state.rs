@@ -120,7 +120,7 @@ enum SubmissionProgress {
 pub(crate) struct Budget {
     /// Model calls.
     pub(crate) turns: u32,
-    /// Tokens, as [`Usage::billed`] counts them.
+    /// Tokens, as [`teamd_shared::transcript::Usage::billed`] counts them.
     pub(crate) tokens: Option<u64>,
     /// Dollars, and the price of the model. Without a price, all is spent: nothing says how much it would be.
     pub(crate) cost: Option<(Dollars, Option<Price>)>,

@@ -45,6 +45,7 @@ pub(crate) enum Column {
     Tokens,
     Cost,
     Restarts,
+    Task,
     Doing,
 }
 

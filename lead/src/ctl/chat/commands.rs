@@ -26,10 +26,11 @@ const fn slash(word: &'static str, takes: &'static str, calls: &'static str, hel
     Slash { word, takes, calls, help }
 }
 
-const COMMANDS: [Slash; 15] = [
+const COMMANDS: [Slash; 16] = [
     slash("/status", "[NAME]", "status", "the teammates and what they do (also /team)"),
     slash("/inbox", "[NAME]", "inbox", "the last messages of an inbox"),
     slash("/events", "", "events", "what happened in the team last"),
+    slash("/tasks", "[ID]", "task", "the tasks that are not finished, or one task in full"),
     slash("/cost", "", "", "the tokens of each teammate"),
     slash("/plans", "[ID]", "plans", "the plans that wait, or one plan in full"),
     slash("/approve", "ID [FEEDBACK]", "approve", "approve a plan; the beginning of its id is enough"),
@@ -119,6 +120,8 @@ fn command(text: &str, agent: &Name) -> Result<ChatInput, String> {
         "/clear" => Ok(ChatInput::Clear),
         "/model" => Ok(ChatInput::Model((!rest.is_empty()).then(|| rest.to_owned()))),
         "/attach" => Name::of_inbox(rest).map(ChatInput::Attach).map_err(|error| error.to_string()),
+        "/tasks" if rest.is_empty() => call(&[slash.calls, "list"]),
+        "/tasks" => call(&[slash.calls, "show", "--", rest]),
         "/events" => call(&[slash.calls, "--last=20"]),
         "/help" => Ok(ChatInput::Help),
         "/quit" => Ok(ChatInput::Quit),

@@ -5,7 +5,7 @@ mod details;
 mod table;
 mod watch;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 use teamd_shared::clock::wall;
@@ -15,6 +15,7 @@ use teamd_shared::member::MemberStatus;
 use teamd_shared::name::Name;
 use teamd_shared::price::{Dollars, Prices};
 use teamd_shared::request::Request;
+use teamd_shared::task::{Task, TaskStatus};
 use teamd_shared::team_dir::TeamDir;
 use teamd_shared::transcript::Usage;
 
@@ -36,6 +37,8 @@ struct Row<'r> {
     member: &'r RosterMember,
     /// How it stands.
     standing: Standing,
+    /// The task that it holds.
+    task: Option<&'r Task>,
     /// Its plan that is pending.
     plan: Option<&'r Request>,
     /// What it has cost; none if the price of its model is not known.
@@ -54,7 +57,7 @@ pub(in crate::ctl) fn run(context: &Context, args: &StatusArgs) -> CommandResult
         context.out.note(format_args!("there is no team directory at {} yet", context.path.display()));
         context.out.hint("`teamd start` makes one");
         if context.out.is_json() {
-            context.out.json(&document(&Roster::default(), &[], &Prices::built_in()))?;
+            context.out.json(&document(&Roster::default(), &[], &Team::default(), &Prices::built_in()))?;
         }
         return Ok(ExitCode::Done);
     }
@@ -70,9 +73,9 @@ pub(in crate::ctl) fn run(context: &Context, args: &StatusArgs) -> CommandResult
     // The table has no room for it, and a look at every process of the machine takes its time.
     let wanted = context.out.is_json() || args.name.is_some();
     let processes = wanted.then(Processes::read);
-    let requests = requests(&dir, &roster);
+    let team = folded(&dir, &roster);
     let prices = money::prices(context);
-    let mut rows = rows(&roster, shown, &requests, &prices);
+    let mut rows = rows(&roster, shown, &team, &prices);
     match (context.out.is_json(), context.out.width()) {
         (true, _) => {}
         (false, Some(_)) => sort(&mut rows),
@@ -86,7 +89,7 @@ pub(in crate::ctl) fn run(context: &Context, args: &StatusArgs) -> CommandResult
         row.resources = processes.as_ref().and_then(of);
     }
     if context.out.is_json() {
-        context.out.json(&document(&roster, &rows, &prices))?;
+        context.out.json(&document(&roster, &rows, &team, &prices))?;
     } else if args.name.is_some() {
         context.out.text(rows.iter().map(details::details).collect::<String>())?;
     } else if rows.is_empty() && roster.members.is_empty() {
@@ -95,7 +98,7 @@ pub(in crate::ctl) fn run(context: &Context, args: &StatusArgs) -> CommandResult
     } else if rows.is_empty() {
         context.out.note(if args.waiting { "no teammate waits for you" } else { "no teammate is running" });
     } else {
-        context.out.text(list(context.out.width(), args, &rows) + &sum(&roster, &prices))?;
+        context.out.text(list(context.out.width(), args, &rows) + &sum(&roster, &prices) + &tasks(&team))?;
     }
     if roster::daemon_pid(&roster).is_none() {
         context.out.note("the daemon is not running; showing the last recorded state");
@@ -109,8 +112,9 @@ pub(in crate::ctl) fn run(context: &Context, args: &StatusArgs) -> CommandResult
     Ok(ExitCode::Done)
 }
 
-/// Returns the requests by which members are grouped. A journal that cannot be read hides no member: others say so.
-fn requests(dir: &TeamDir, roster: &Roster) -> Team {
+/// Returns the requests by which members are grouped, and the tasks. A journal that cannot be read hides no member: others say
+/// so.
+fn folded(dir: &TeamDir, roster: &Roster) -> Team {
     if roster.members.iter().all(|member| member.status.is_ended()) {
         return Team::default();
     }
@@ -131,7 +135,8 @@ fn rows<'r>(
         let facts = Facts::of(member, team, unnoticed);
         let standing = Standing::of(member, facts, now);
         let cost = money::of_member(member, prices);
-        Row { member, standing, plan: facts.plan, cost, unread: None, unnoticed, resources: None }
+        let task = team.held_by(&member.name);
+        Row { member, standing, task, plan: facts.plan, cost, unread: None, unnoticed, resources: None }
     };
     shown.into_iter().map(row).collect()
 }
@@ -175,7 +180,7 @@ fn fold(ended: &[Row<'_>], terminal: usize) -> String {
     paint(DIM, cut(&line, Some(terminal))) + "\n"
 }
 
-fn document(roster: &Roster, rows: &[Row<'_>], prices: &Prices) -> Value {
+fn document(roster: &Roster, rows: &[Row<'_>], team: &Team, prices: &Prices) -> Value {
     let pid = roster::daemon_pid(roster);
     let members: Vec<Value> = rows.iter().map(Row::to_json).collect();
     let usage = total(roster);
@@ -183,6 +188,12 @@ fn document(roster: &Roster, rows: &[Row<'_>], prices: &Prices) -> Value {
         "sandbox": roster.sandbox, "usage": usage, "members": members});
     if let Some(cost) = TeamCost::of(roster, prices).all().filter(|_| !usage.is_nothing()) {
         value["cost"] = json!(cost);
+    }
+    if team.last_task > 0 {
+        value["tasks"] = counts(team)
+            .into_iter()
+            .map(|(status, count)| (status.as_str().to_owned(), json!(count)))
+            .collect();
     }
     value
 }
@@ -204,9 +215,32 @@ fn sum(roster: &Roster, prices: &Prices) -> String {
     format!("tokens of the team: {}{cost}\n", tokens::cost(&total))
 }
 
+/// Counts the tasks that are not completed, by status.
+fn counts(team: &Team) -> BTreeMap<TaskStatus, usize> {
+    let mut counts = BTreeMap::new();
+    for task in team.tasks.values().filter(|task| task.status != TaskStatus::Completed) {
+        *counts.entry(task.status).or_default() += 1;
+    }
+    counts
+}
+
+/// Says how many tasks there are, if any is open or has failed.
+fn tasks(team: &Team) -> String {
+    let counts = counts(team);
+    let said: Vec<String> = counts
+        .iter()
+        .filter(|(status, _)| **status != TaskStatus::Cancelled)
+        .map(|(status, count)| format!("{count} {}", status.as_str().replace('_', " ")))
+        .collect();
+    if said.is_empty() { String::new() } else { format!("tasks: {}\n", said.join(", ")) }
+}
+
 impl Row<'_> {
     fn to_json(&self) -> Value {
         let mut value = json!(self.member);
+        if let Some(task) = self.task {
+            value["task"] = json!(task.id);
+        }
         if let Some(cost) = self.cost {
             value["cost"] = json!(cost);
         }

@@ -100,6 +100,7 @@ pub(super) fn details(row: &Row<'_>) -> String {
     let mut all = vec![
         ("role", member.role.clone()),
         ("doing", doing),
+        ("task", row.task.map(|task| task.title()).unwrap_or_default()),
         ("unread", row.unread.map_or_else(|| "?".to_owned(), |unread| unread.to_string())),
         ("gate", member.gate.as_str().to_owned()),
         ("pid", pid(member)),

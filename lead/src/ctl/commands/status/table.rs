@@ -75,10 +75,12 @@ fn telling(rows: &[Row<'_>]) -> Vec<Column> {
     let costs = rows.iter().any(|row| !row.member.usage.is_nothing());
     let money = rows.iter().any(|row| row.cost.is_some_and(|cost| cost > Dollars::default()));
     let restarts = rows.iter().any(|row| row.member.restarts > 0);
+    let tasks = rows.iter().any(|row| row.task.is_some());
     let tells = |column: &Column| match column {
         Column::Tokens => costs,
         Column::Cost => money,
         Column::Restarts => restarts,
+        Column::Task => tasks,
         _ => true,
     };
     Column::value_variants().iter().copied().filter(tells).collect()
@@ -87,7 +89,7 @@ fn telling(rows: &[Row<'_>]) -> Vec<Column> {
 fn table(rows: &[Row<'_>], headings: bool) -> Table {
     let mut table = Table::new(&[
         "NAME", "ROLE", "STATUS", "SINCE", "UNREAD", "GATE", "PID", "MODEL", "TOKENS", "COST", "RESTARTS",
-        "DOING",
+        "TASK", "DOING",
     ]);
     let mut last = None;
     for row in rows {
@@ -141,6 +143,7 @@ impl Row<'_> {
             Column::Cost => dash_or(self.cost.map(|cost| cost.to_string())),
             Column::Restarts if member.restarts == 0 => Cell::styled("-", DIM),
             Column::Restarts => Cell::styled(member.restarts.to_string(), BOLD),
+            Column::Task => dash_or(self.task.map(|task| task.id.to_string())),
             Column::Doing => self.doing(words),
         }
     }

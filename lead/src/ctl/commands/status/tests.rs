@@ -30,7 +30,16 @@ fn the_table_shows_all_members() {
     let row = |member, unread, unnoticed| {
         let facts = Facts { unnoticed, ..Facts::default() };
         let standing = Standing::of(member, facts, wall());
-        Row { member, standing, plan: None, cost: None, unread: Some(unread), unnoticed, resources: None }
+        Row {
+            member,
+            standing,
+            task: None,
+            plan: None,
+            cost: None,
+            unread: Some(unread),
+            unnoticed,
+            resources: None,
+        }
     };
     let rows = [row(&members[0], 3, false), row(&members[1], 0, false), row(&members[0], 0, true)];
     let shown = anstream::adapter::strip_str(&table::wide(&rows).render(None)).to_string();

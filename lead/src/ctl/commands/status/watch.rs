@@ -39,7 +39,7 @@ impl Seen {
         // The stamp first: a roster that is replaced meanwhile is read again.
         let (stamp, locked) = (dir.stamp(&TeamPath::config())?, is_locked(dir));
         let roster = roster::load(dir)?;
-        let requests = super::requests(dir, &roster);
+        let requests = super::folded(dir, &roster);
         Ok(Self { stamp, locked, roster, requests })
     }
 

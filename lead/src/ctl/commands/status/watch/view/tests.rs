@@ -35,7 +35,16 @@ impl Stage {
             .zip(&self.standings)
             .map(|((member, plan), standing)| {
                 let (standing, plan) = (standing.clone(), plan.as_ref());
-                Row { member, standing, plan, cost: None, unread: None, unnoticed: false, resources: None }
+                Row {
+                    member,
+                    standing,
+                    task: None,
+                    plan,
+                    cost: None,
+                    unread: None,
+                    unnoticed: false,
+                    resources: None,
+                }
             })
             .collect();
         let frame = view.frame(&rows, &Roster::default(), size);

@@ -289,3 +289,58 @@ impl Task {
         format!("task {} ({})", self.id, self.subject)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The table of `docs/work.md`: `-` is a conflict.
+    #[test]
+    fn every_event_leads_from_every_status_where_the_table_says() {
+        use TaskEvent as E;
+        use TaskStatus as S;
+        let statuses = [S::Pending, S::InProgress, S::InReview, S::Completed, S::Failed, S::Cancelled];
+        for (event, table) in [
+            (E::Created, "pending - - - - -"),
+            (E::Claimed, "in_progress - - - - -"),
+            (E::Submitted, "- in_review - - - -"),
+            (E::Released, "- pending pending - - -"),
+            (E::Assigned, "pending pending - - - -"),
+            (E::Cancelled, "cancelled cancelled cancelled - - -"),
+            (E::Edited, "pending in_progress - - - -"),
+            (E::Retried, "- - - - pending pending"),
+            (E::Reminded, "- in_progress - - - -"),
+            (E::Checked, "- - in_review - - -"),
+            (E::Completed, "- - completed - - -"),
+            (E::Returned, "- - in_progress - - -"),
+            (E::Failed, "- failed failed - - -"),
+        ] {
+            let found: Vec<&str> = statuses
+                .iter()
+                .map(|&status| event.leads_to(status).map_or("-", TaskStatus::as_str))
+                .collect();
+            assert_eq!(found.join(" "), table, "{event:?}");
+        }
+    }
+
+    #[test]
+    fn an_owner_is_kept_with_its_work_and_nowhere_else() {
+        let owner = || Some(Name::new("bob").unwrap());
+        let fields = TaskFields { subject: Some("x".to_owned()), ..TaskFields::default() };
+        let task = |status| Task { status, owner: owner(), ..fields.create(1, "user", 0.0).unwrap() };
+        let submitted = task(TaskStatus::InProgress).after(TaskEvent::Submitted, 1.0).unwrap();
+        assert_eq!((submitted.status, &submitted.owner), (TaskStatus::InReview, &owner()));
+        let returned = submitted.after(TaskEvent::Returned, 2.0).unwrap();
+        assert_eq!((returned.status, returned.owner), (TaskStatus::InProgress, owner()));
+        // What is submitted goes on without the teammate; what was only begun is given back.
+        let orphan = submitted.without_owner(3.0);
+        assert_eq!((orphan.status, &orphan.owner), (TaskStatus::InReview, &None));
+        assert_eq!(orphan.after(TaskEvent::Returned, 4.0).unwrap().status, TaskStatus::Pending);
+        assert_eq!(task(TaskStatus::InProgress).without_owner(3.0).status, TaskStatus::Pending);
+        let failed = Task { attempts: 3, ..task(TaskStatus::Failed) };
+        assert_eq!(failed.after(TaskEvent::Retried, 5.0).unwrap().attempts, 0);
+        for event in [TaskEvent::Completed, TaskEvent::Failed, TaskEvent::Released, TaskEvent::Cancelled] {
+            assert_eq!(submitted.after(event, 6.0).unwrap().owner, None, "{event:?}");
+        }
+    }
+}

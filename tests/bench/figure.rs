@@ -53,6 +53,10 @@ impl Sample {
         self.percentile(50)
     }
 
+    pub(crate) fn p99(&self) -> Duration {
+        self.percentile(99)
+    }
+
     /// Returns how often one median holds the other.
     pub(crate) fn ratio(&self, limit: &Self) -> f64 {
         self.p50().as_secs_f64() / limit.p50().as_secs_f64()

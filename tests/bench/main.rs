@@ -18,6 +18,7 @@ mod sandbox;
 #[path = "../support/mod.rs"]
 #[expect(dead_code, reason = "the end-to-end tests use the rest")]
 mod support;
+mod tasks;
 mod writers;
 
 use std::process::ExitCode;
@@ -41,7 +42,7 @@ impl Effort {
 /// A group of figures that are measured together, under the name that a filter selects.
 type Group = (&'static str, fn(Effort) -> Vec<Figure>);
 
-const GROUPS: [Group; 9] = [
+const GROUPS: [Group; 10] = [
     ("latency", latency::measure),
     ("lifecycle", lifecycle::measure),
     ("writers", writers::measure),
@@ -51,6 +52,7 @@ const GROUPS: [Group; 9] = [
     ("cpu", idle::cpu),
     ("crowd", crowd::measure),
     ("many", many::measure),
+    ("tasks", tasks::measure),
 ];
 
 fn main() -> ExitCode {

@@ -171,6 +171,11 @@ fn a_person_completes_mentions_runs_and_turns_to_another_agent() {
     terminal.until_row("alice>");
     terminal.line("hello alice");
     team.until("the message", || team.has_taken_in("alice", "hello alice"));
+    team.teamctl(["task", "add", "Say goodbye", "--check", "true"]).ok();
+    terminal.line("/tasks");
+    terminal.until("Say goodbye");
+    terminal.line("/tasks 1");
+    terminal.until("set by user");
     terminal.line("/cost");
     terminal.until("in / ");
     terminal.line("/attach lead");

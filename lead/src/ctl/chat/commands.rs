@@ -7,7 +7,7 @@ use clap::Parser;
 use teamd_shared::name::Name;
 
 use crate::ctl::args::{Cli, Command};
-use crate::ctl::commands::{answer, events, inbox, interrupt, plans, shutdown, status};
+use crate::ctl::commands::{answer, events, inbox, interrupt, plans, shutdown, status, task};
 use crate::ctl::context::{Context, explain};
 use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
@@ -30,7 +30,7 @@ const COMMANDS: [Slash; 16] = [
     slash("/status", "[NAME]", "status", "the teammates and what they do (also /team)"),
     slash("/inbox", "[NAME]", "inbox", "the last messages of an inbox"),
     slash("/events", "", "events", "what happened in the team last"),
-    slash("/tasks", "[ID]", "task", "the tasks that are not finished, or one task in full"),
+    slash("/tasks", "[TASK]", "task", "the tasks that are not finished, or one task in full"),
     slash("/cost", "", "", "the tokens of each teammate"),
     slash("/plans", "[ID]", "plans", "the plans that wait, or one plan in full"),
     slash("/approve", "ID [FEEDBACK]", "approve", "approve a plan; the beginning of its id is enough"),
@@ -158,6 +158,7 @@ pub(super) fn run(
         Command::Events(args) => return events::run(context, &args),
         Command::Inbox(args) => return inbox::run(context, &args),
         Command::Plans(args) => return plans::run(context, &args),
+        Command::Task(args) => return task::run(context, args),
         Command::Shutdown(args) => return shutdown::run(context, args),
         Command::Interrupt(args) => return interrupt::run(context, args),
         Command::Approve(verdict) => (verdict, true),
@@ -283,7 +284,7 @@ mod tests {
         let ChatInput::Wrong(why) = parsed("/bash ls") else { panic!() };
         assert_eq!(
             why.message(),
-            "there is no command /bash; there are /status /inbox /events /cost /plans /approve /reject /shutdown /interrupt \
+            "there is no command /bash; there are /status /inbox /events /tasks /cost /plans /approve /reject /shutdown /interrupt \
              /attach /model /clear /help /quit /team"
         );
         for line in [

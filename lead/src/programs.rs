@@ -19,6 +19,9 @@ use teamd_shared::sandbox::Probe;
 /// The names of all programs, which lie side by side.
 const NAMES: [&str; 3] = ["teamd", "teamctl", "team-worker"];
 
+/// How often memory is sealed before the machine counts as broken: some seconds.
+const SEAL_ATTEMPTS: usize = 20;
+
 /// An open program.
 #[derive(Debug)]
 pub(crate) struct Program {
@@ -183,9 +186,23 @@ fn open(path: &Path) -> io::Result<OwnedFd> {
     };
     file.rewind()?;
     io::copy(&mut file, &mut memory)?;
-    fcntl_add_seals(&memory, SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL)?;
+    seal(&memory)?;
     // Another description: one that can write keeps the kernel from running it.
     open_link(&format!("/proc/self/fd/{}", memory.as_raw_fd()))
+}
+
+/// Seals memory that was written. While the kernel itself holds a page of it, as on a machine under load, it waits 150 ms and then
+/// says EBUSY (`memfd_wait_for_pins` in `mm/memfd.c`).
+fn seal(memory: &File) -> io::Result<()> {
+    let seals = SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL;
+    let mut sealed = Err(Errno::BUSY);
+    for _ in 0..SEAL_ATTEMPTS {
+        sealed = fcntl_add_seals(memory, seals);
+        if sealed != Err(Errno::BUSY) {
+            break;
+        }
+    }
+    Ok(sealed?)
 }
 
 /// Opens what a link of the kernel stands for, to run it.

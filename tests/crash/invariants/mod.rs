@@ -8,6 +8,7 @@ mod mail;
 pub(crate) mod processes;
 mod quiet;
 mod records;
+mod tasks;
 pub(crate) mod told;
 mod work;
 
@@ -32,6 +33,7 @@ pub(crate) fn finish(stage: &mut Stage) -> Checked {
     for name in fold.members.keys() {
         decided::notices(stage, name.as_str())?;
     }
+    tasks::check(stage, &fold)?;
     work::check(stage)?;
     effects::check(stage)?;
     told::check_logs(stage)?;

@@ -1,4 +1,4 @@
-//! Messages, and turns with tools.
+//! Messages, turns with tools, and tasks.
 
 use crate::stage::{Checked, Stage};
 
@@ -48,4 +48,30 @@ pub(super) fn broadcast(stage: &mut Stage) -> Checked {
     stage.broadcast("for all, again")?;
     stage.until_read("alice")?;
     stage.until_read("bob")
+}
+
+/// Tasks that a teammate takes by itself, and their checks.
+pub(super) fn tasks(stage: &mut Stage) -> Checked {
+    stage.start()?;
+    stage.want("alice");
+    stage.spawn("alice", &["--auto"])?;
+    stage.mark();
+    let attempt = |stage: &mut Stage, number: usize| {
+        stage.revive()?;
+        let subject = format!("attempt {number}");
+        let description = "/bash touch made";
+        stage.main(&["task", "add", &subject, "--check", "test -e made", "--description", description])
+    };
+    stage.achieve("make a task", attempt, |_| false)?;
+    // The lead hears of it after the line is synced: until then the daemon can still end.
+    let is_done = |stage: &Stage| {
+        let ends = |line: &serde_json::Value| {
+            line["content"]
+                .as_str()
+                .is_some_and(|text| text.contains("is completed") || text.contains("has failed"))
+        };
+        stage.fold().is_ok_and(|team| team.last_task > 0 && !team.has_open_tasks())
+            && stage.team.inbox("lead").iter().any(ends)
+    };
+    stage.until("the tasks to be done", is_done)
 }

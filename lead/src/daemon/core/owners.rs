@@ -60,7 +60,7 @@ pub(crate) trait Owners {
     /// Takes over into the roster how these members stand now.
     fn show(&mut self, team: &Team, live: &Live, names: &BTreeSet<Name>);
 
-    /// Writes the roster, if there is anything new.
+    /// Writes the roster, if there is anything new, and the files of tasks that could not be written.
     fn write_roster(&mut self, team: &Team) -> Result<(), Failed>;
 }
 

@@ -10,7 +10,6 @@ use teamd_shared::watch::{Changes, Watch};
 use super::{EventLoop, Sources};
 use crate::daemon::core::dispatcher::End;
 use crate::daemon::core::event::Event;
-use crate::daemon::core::owners::Owners;
 use crate::error::CommandError;
 use crate::registered;
 
@@ -30,9 +29,6 @@ impl EventLoop {
                 tracing::warn!("cannot watch the files: {error}");
             }
         }
-        let unwritten = std::mem::take(&mut self.owned.unwritten);
-        let tasks = &self.dispatcher.team.tasks;
-        self.owned.show_tasks(&unwritten.iter().filter_map(|id| tasks.get(id)).collect::<Vec<_>>());
         let mut events = self.inboxes_changed(&Changes::Anything);
         events.extend(restored);
         events

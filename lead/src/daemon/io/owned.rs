@@ -149,6 +149,7 @@ impl Owners for Owned {
                 Err(error) => {
                     tracing::error!("cannot write {at} (tried again): {error}");
                     self.unwritten.insert(task.id);
+                    self.roster.postpone(RETRY);
                 }
             }
         }
@@ -161,11 +162,15 @@ impl Owners for Owned {
     }
 
     fn write_roster(&mut self, team: &Team) -> Result<(), Failed> {
-        self.roster.flush(&self.dir, team).map_err(|error| {
+        let written = self.roster.flush(&self.dir, team).map_err(|error| {
             tracing::error!("cannot write the roster (tried again): {error}");
             self.roster.postpone(RETRY);
             Failed
-        })
+        });
+        // Later than the roster: one that fails again has the next write soon.
+        let unwritten = std::mem::take(&mut self.unwritten);
+        self.show_tasks(&unwritten.iter().filter_map(|id| team.tasks.get(id)).collect::<Vec<_>>());
+        written
     }
 }
 

@@ -125,10 +125,10 @@ impl Dispatcher {
             self.end = Some(End::Failed(format!("cannot write the journal: {}", error.why)));
             return;
         }
+        owners.show_tasks(&self.team.tasks.values().collect::<Vec<_>>());
         self.complete(true, owners);
         self.finish_effects(owners);
         self.carry_out(batch, owners);
-        owners.show_tasks(&self.team.tasks.values().collect::<Vec<_>>());
         let in_review = self.team.tasks.values().filter(|task| task.status == TaskStatus::InReview);
         self.events.extend(in_review.map(|task| Event::Review { task: task.id }));
     }
@@ -173,6 +173,8 @@ impl Dispatcher {
                 return self.not_written(batch, error, owners);
             }
             self.stuck_until = None;
+            // What a message says of a task, the task's file says already.
+            owners.show_tasks(&changed_tasks(&self.team, &batch.lines));
             self.complete(false, owners);
         }
         if batch.forgets {
@@ -297,7 +299,6 @@ impl Dispatcher {
         for name in &batch.touched {
             self.answers.extend(self.waiters.answered(&self.team, &self.live, name));
         }
-        owners.show_tasks(&changed_tasks(&self.team, &batch.lines));
         owners.show(&self.team, &self.live, &batch.touched);
         self.close_if_all_are_gone(owners);
     }

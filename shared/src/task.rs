@@ -272,6 +272,12 @@ impl Task {
         Some(next)
     }
 
+    /// Returns the task as its new owner begins with it.
+    #[must_use]
+    pub fn held_by(self, owner: &Name) -> Self {
+        Self { owner: Some(owner.clone()), reminders: 0, ..self }
+    }
+
     /// Returns the task when its owner has ended for good: what is submitted goes on without it.
     pub fn without_owner(&self, at: f64) -> Self {
         let released = self.after(TaskEvent::Released, at).filter(|_| self.status == TaskStatus::InProgress);

@@ -1,0 +1,90 @@
+//! What is to be done: tasks are added, edited and tried again.
+
+use teamd_shared::control::{Refusal, RefusalCode};
+use teamd_shared::id::{Ids, RequestId};
+use teamd_shared::journal::TaskRecord;
+use teamd_shared::task::{Task, TaskEvent, TaskFields, TaskId};
+
+use super::{no_task, not_for_teammates};
+use crate::daemon::core::decide::{Decision, View, conflict};
+use crate::daemon::core::event::Actor;
+
+impl View<'_> {
+    /// Adds tasks. A kill may have cut off the last lines of an earlier attempt under the same id.
+    pub(super) fn add(
+        &self,
+        by: &Actor,
+        (command, fields, within): (&RequestId, &[TaskFields], bool),
+        ids: &mut dyn Ids,
+    ) -> Result<(Decision, Vec<Task>), Refusal> {
+        let earlier = self.team.last_added.as_ref().filter(|(id, _)| id == command).map(|(_, first)| *first);
+        let first = earlier.unwrap_or(self.team.last_task + 1);
+        let (mut decision, mut made) = (Decision::default(), Vec::new());
+        for (id, fields) in (first..).zip(fields) {
+            if let Some(field) = fields.reserved().filter(|_| by.is_teammate()) {
+                return Err(not_for_teammates(&format!("`{field}` is for a person or the lead to set")));
+            }
+            let mut task = fields.create(id, by.as_str(), self.now.wall).map_err(|why| usage("add", why))?;
+            task.protected = self.protected(by);
+            if within {
+                task.blocked_by =
+                    task.blocked_by.iter().map(|place| (first - 1).saturating_add(*place)).collect();
+            }
+            self.waits_for_known(&task, first)?;
+            if id > self.team.last_task {
+                let record = self.recorded(TaskEvent::Created, (task.clone(), by.as_str()), ids);
+                decision = decision.task(TaskRecord { command_id: Some(command.clone()), ..record });
+            } else if let Some(known) = self.team.tasks.get(&id) {
+                task = known.clone();
+            }
+            made.push(task);
+        }
+        Ok((decision, made))
+    }
+
+    pub(super) fn edit(
+        &self,
+        by: &Actor,
+        id: TaskId,
+        fields: &TaskFields,
+        ids: &mut dyn Ids,
+    ) -> Result<Decision, Refusal> {
+        let stepped = self.stepped(self.known_task(id)?, TaskEvent::Edited)?;
+        let mut task = fields.change(&stepped, by.as_str()).map_err(|why| usage("edit", why))?;
+        task.protected = self.protected(by);
+        self.waits_for_known(&task, TaskId::MAX)?;
+        if let Some(cycle) = self.team.cycle(id, &task.blocked_by) {
+            let way: Vec<String> = cycle.iter().map(TaskId::to_string).collect();
+            let message = format!("task {id} would wait for itself: {}", way.join(" waits for "));
+            return Err(conflict(message, "leave one of these out of `--after`"));
+        }
+        Ok(Decision::default().task(self.recorded(TaskEvent::Edited, (task, by.as_str()), ids)))
+    }
+
+    pub(super) fn retry(&self, by: &Actor, id: TaskId, ids: &mut dyn Ids) -> Result<Decision, Refusal> {
+        let mut task = self.stepped(self.known_task(id)?, TaskEvent::Retried)?;
+        task.protected = self.protected(by);
+        Ok(Decision::default().task(self.recorded(TaskEvent::Retried, (task, by.as_str()), ids)))
+    }
+
+    /// Refuses to wait for tasks that are not known, and are not made just now: from `first` up to this one.
+    fn waits_for_known(&self, task: &Task, first: TaskId) -> Result<(), Refusal> {
+        let is_known =
+            |before: TaskId| before >= first && before < task.id || self.team.task_status(before).is_some();
+        match task.blocked_by.iter().find(|before| !is_known(**before)) {
+            Some(unknown) => Err(no_task(&format!("there is no task {unknown} to wait for"))),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns what the protected files must still be when the work is done. A teammate may have changed them already, so what it
+    /// wants goes by what they were for a person or the lead.
+    fn protected(&self, by: &Actor) -> Option<String> {
+        if by.is_teammate() { self.team.protected.clone() } else { self.protected.map(str::to_owned) }
+    }
+}
+
+fn usage(command: &str, message: String) -> Refusal {
+    let hint = format!("`teamctl task {command} --help` shows what can be said");
+    Refusal::new(RefusalCode::Usage, message).hint(hint)
+}

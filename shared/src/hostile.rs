@@ -122,7 +122,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_taken_in_can_be_read_again_from_the_transcript(
+    fn what_is_consumed_can_be_read_again_from_the_transcript(
         deep in 40_usize..140,
         braces: bool,
         number in prop::sample::select(vec!["1e15", "1E-7", "-0.0", "18446744073709551616", "0.1e1"]),

@@ -124,7 +124,7 @@ pub enum TeamEvent {
     Staying,
     /// It ended.
     Stopped,
-    /// The daemon took in lines of the lead's inbox that change nothing (quarantined ones).
+    /// The daemon consumed lines of the lead's inbox that change nothing (quarantined ones).
     Read,
     /// The daemon has put back the journal, or modes of the team directory, that another process had changed.
     Restored,

@@ -1,4 +1,4 @@
-//! How far a reader of an inbox has taken in.
+//! How far a reader of an inbox has consumed.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,11 +1,11 @@
-//! The entries of `transcript/NAME.jsonl`: the conversation with the model, and how far the inbox is taken in.
+//! The entries of `transcript/NAME.jsonl`: the conversation with the model, and how far the inbox is consumed.
 //!
 //! **Who writes**: the worker alone, under a `flock` on the file that it holds for its whole incarnation and that its
 //! shims inherit: the lock *is* the incarnation. **Who reads**: the worker when it goes on after a crash, the daemon
 //! when an incarnation has ended (the position), people. **When the worker dies** in the middle of an entry, the torn
 //! tail is cut off (and kept) by the next incarnation; what the entry would have recorded did not happen, or is
 //! answered "interrupted, may have run". Every entry carries the position behind the last message that was
-//! taken in: the cursor is that of the last entry, and moves with the effect.
+//! consumed: the position is that of the last entry, and moves with the effect.
 
 use std::os::unix::fs::FileExt;
 
@@ -27,7 +27,7 @@ use crate::team_dir::{DirError, TeamDir, TeamPath};
 pub struct Entry {
     /// Seconds since 1970.
     pub at: f64,
-    /// How far the inbox has been taken in.
+    /// How far the inbox has been consumed.
     pub inbox: Position,
     /// The notices to the lead that follow from earlier entries, and could not be written by then.
     #[serde(default, rename = "owed", skip_serializing_if = "Vec::is_empty")]
@@ -51,7 +51,7 @@ pub enum Event {
         /// What the conversation begins with, in its first incarnation.
         prompt: Option<String>,
     },
-    /// Messages were taken in, as they were read: under the names of this project, whatever their writers called them.
+    /// Messages were consumed, as they were read: under the names of this project, whatever their writers called them.
     Messages {
         /// The messages.
         messages: Vec<Value>,
@@ -266,10 +266,10 @@ impl Event {
 /// [`DirError`] if the system refuses.
 pub fn position(dir: &TeamDir, name: &Name) -> Result<Option<Position>, DirError> {
     #[derive(Deserialize)]
-    struct Cursor {
+    struct Consumed {
         inbox: Position,
     }
-    Ok(last::<Cursor>(dir, name)?.map(|cursor| cursor.inbox))
+    Ok(last::<Consumed>(dir, name)?.map(|entry| entry.inbox))
 }
 
 /// What stands in the first entry of an incarnation.

@@ -37,8 +37,8 @@ pub(crate) fn measure(effort: Effort) -> Vec<Figure> {
         // It works on the message then, and must not be disturbed.
         let_pass(PAUSE);
         team.until_finished("reader", round);
-        let taken_in = &team.entries("reader", "messages")[round - 1];
-        ours.add(Duration::from_secs_f64(taken_in["at"].as_f64().unwrap()).saturating_sub(written));
+        let consumed = &team.entries("reader", "messages")[round - 1];
+        ours.add(Duration::from_secs_f64(consumed["at"].as_f64().unwrap()).saturating_sub(written));
     }
     team.teamd(["stop"]).ok();
     let ratio = ours.ratio(&limit);

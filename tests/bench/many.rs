@@ -54,7 +54,7 @@ pub(crate) fn measure(effort: Effort) -> Vec<Figure> {
     let costs: Vec<Costs> = sizes.iter().map(|&size| of_size(size, &mut figures)).collect();
     let (first, last) = (&costs[0], &costs[costs.len() - 1]);
     let things: [Thing; 3] = [
-        ("message (`send`, taken in, two changes of status, notice)", |costs| costs.message),
+        ("message (`send`, consumed, two changes of status, notice)", |costs| costs.message),
         ("`spawn`", |costs| costs.spawn),
         ("`shutdown` (all others are told)", |costs| costs.shutdown),
     ];
@@ -102,10 +102,10 @@ fn of_size(size: usize, figures: &mut Vec<Figure>) -> Costs {
     let message = each(&team, size, |name| run(&team, &["send", name, "one message"]));
     tell("`teamctl send`", once(|| run(&team, &["send", &name(1), "one message"])).1);
     tell("`teamctl broadcast`", once(|| run(&team, &["broadcast", "to all"])).1);
-    tell("from there until all have taken it in", once(|| until_all_rest(&team, size)).1);
+    tell("from there until all have consumed it", once(|| until_all_rest(&team, size)).1);
     let (before, workers) = (daemon(), cpu_of_workers(&team));
     tell("100 messages each: to write them", once(|| write_to_all(&team, size, 100)).1);
-    tell("from there until all are taken in", once(|| until_all_rest(&team, size)).1);
+    tell("from there until all are consumed", once(|| until_all_rest(&team, size)).1);
     let (daemon_cpu, worker_cpu) = (daemon().since(before, 1).cpu, cpu_of_workers(&team) - workers);
     tell(
         "CPU of the daemon and of all workers for those",

@@ -95,7 +95,7 @@ fn owner() -> Name {
     Name::new("reader").unwrap()
 }
 
-/// Reads until everything is there, and returns how many messages were taken in, each once and in order.
+/// Reads until everything is there, and returns how many messages were consumed, each once and in order.
 fn read_ours(dir: &Arc<TeamDir>, messages: usize) -> usize {
     let mut reader = Reader::open(Arc::clone(dir), &owner(), Position::START).unwrap();
     let (mut next, mut read) = ([0; WRITERS], 0);

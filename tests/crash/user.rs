@@ -77,7 +77,7 @@ impl Stage {
         })
     }
 
-    /// Whether a teammate has taken in all of its inbox, and nothing follows from the last of it.
+    /// Whether a teammate has consumed all of its inbox, and nothing follows from the last of it.
     pub(crate) fn caught_up(&self, name: &str) -> bool {
         let Some(last) = self.team.transcript(name).pop() else { return false };
         let Ok(entry) = serde_json::from_value::<Entry>(last) else { return false };
@@ -87,7 +87,7 @@ impl Stage {
         entry.inbox.offset == length && Name::new(name).is_ok_and(|name| entry.event.is_rest(&name))
     }
 
-    /// All that a teammate has taken in, in all its incarnations.
+    /// All that a teammate has consumed, in all its incarnations.
     pub(crate) fn taken_since_the_beginning(&self, name: &str) -> Vec<Value> {
         let entries = self.team.transcript(name);
         entries

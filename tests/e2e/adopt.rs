@@ -29,7 +29,7 @@ fn an_idle_worker_outlives_the_daemon_and_is_adopted() {
     let pid = team.pid("alice");
     team.kill_daemon();
     assert!(is_alive(pid));
-    // It goes on meanwhile: mail is sent, taken in, carried out and reported.
+    // It goes on meanwhile: mail is sent, consumed, carried out and reported.
     team.teamctl(["send", "alice", "/write_file meanwhile.txt yes"]).ok();
     team.until("alice to have worked", || team.made("meanwhile.txt"));
     team.until("alice to have reported", || team.inbox("lead").iter().any(|line| line["from"] == "alice"));

@@ -77,7 +77,7 @@ fn at_rest() -> Team {
     team.spawn("alice", "/bash echo one\n/bash echo two");
     team.until("the work to be done", || team.inbox("lead").iter().any(|line| line["from"] == "alice"));
     team.teamctl(["send", "alice", "hello"]).ok();
-    team.until("the mail to be read", || team.has_taken_in("alice", "hello"));
+    team.until("the mail to be read", || team.has_consumed("alice", "hello"));
     team.wait_for("alice", "idle");
     team.teamd(["stop"]).ok();
     team

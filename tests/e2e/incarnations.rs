@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use crate::support::process::let_pass;
 use crate::support::{Team, is_alive, signal};
 
-/// How often the text of each ordinary message was taken in by a member, over all its incarnations.
-fn taken_in(team: &Team, name: &str) -> BTreeMap<String, usize> {
+/// How often the text of each ordinary message was consumed by a member, over all its incarnations.
+fn consumed(team: &Team, name: &str) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     for entry in team.transcript(name) {
         let messages = entry["messages"].as_array().into_iter().flatten();
@@ -65,7 +65,7 @@ fn a_killed_worker_is_noticed_told_to_all_and_restarted() {
 
 /// Failure 7 (CC#25383, CC#76500, CC#57487).
 #[test]
-fn no_message_is_lost_or_taken_in_twice_whatever_is_killed() {
+fn no_message_is_lost_or_consumed_twice_whatever_is_killed() {
     const MESSAGES: usize = 30;
     let team = Team::started();
     team.spawn("alice", "");
@@ -92,10 +92,10 @@ fn no_message_is_lost_or_taken_in_twice_whatever_is_killed() {
             signal(team.pid("alice"), Signal::SIGKILL);
         }
     }
-    team.until("all to be taken in", || taken_in(&team, "alice").len() == MESSAGES);
+    team.until("all to be consumed", || consumed(&team, "alice").len() == MESSAGES);
     // Not by the roster: it may not have heard yet that she works again.
     team.teamctl(["wait", "alice", "--for", "idle"]).ok();
-    assert!(taken_in(&team, "alice").values().all(|&count| count == 1), "{:?}", taken_in(&team, "alice"));
+    assert!(consumed(&team, "alice").values().all(|&count| count == 1), "{:?}", consumed(&team, "alice"));
     // What was being done when it died is not done again, and its result says so.
     let done = done();
     let lines: Vec<usize> = done.lines().map(|line| line.parse().unwrap()).collect();
@@ -208,7 +208,7 @@ fn a_fresh_incarnation_skips_the_mail_of_the_old_one_and_tells_how_much() {
     team.wait_for("alice", "idle");
     assert!(!team.root().join("old-0.txt").exists());
     assert_eq!(incarnations(&team, "alice"), [(1, 1), (2, 2)]);
-    assert_eq!(taken_in(&team, "alice").len(), 1);
+    assert_eq!(consumed(&team, "alice").len(), 1);
     assert_eq!(team.json(["status", "alice"])["members"][0]["unread"], 0);
 }
 
@@ -260,7 +260,7 @@ fn a_resumed_incarnation_reads_all_that_is_unread() {
         team.until(file, || team.root().join(file).exists());
     }
     assert_eq!(incarnations(&team, "alice"), [(1, 1), (2, 1)]);
-    assert_eq!(taken_in(&team, "alice").len(), 4);
+    assert_eq!(consumed(&team, "alice").len(), 4);
     // The call that was cut off is answered, so that the model can be asked again.
     let results = team.transcript("alice").into_iter().filter(|entry| entry["entry"] == "result");
     assert!(results.clone().any(|result| result["content"].as_str().unwrap().contains("interrupted")));
@@ -296,7 +296,7 @@ fn a_member_that_has_ended_can_be_forgotten_and_its_name_is_free() {
     // Another alice, which knows nothing of the first.
     team.spawn("alice", "");
     assert_eq!(incarnations(&team, "alice").len(), 1);
-    assert!(taken_in(&team, "alice").is_empty());
+    assert!(consumed(&team, "alice").is_empty());
     // But what was written about the first one is not about her.
     assert_eq!(team.incarnation("alice"), 2);
     team.teamctl(["shutdown", "alice"]).ok();

@@ -40,7 +40,7 @@ fn a_teammate_that_the_lead_agent_starts_works_and_is_heard() {
     assert_eq!(team.text("made.txt"), "made\n");
     // Its notice wakes the lead agent, which has nothing to tell itself.
     team.until_lead_ended(2);
-    assert!(team.taken_in("lead").iter().any(|line| line["type"] == "idle_notification"));
+    assert!(team.consumed("lead").iter().any(|line| line["type"] == "idle_notification"));
     assert!(team.notices("lead").is_empty());
     let (alice, lead) = (team.member("alice"), team.member("lead"));
     assert_eq!((&alice["model"], &alice["workspace"]), (&lead["model"], &lead["workspace"]));
@@ -132,7 +132,7 @@ fn protocol_lines_and_what_is_for_the_person_cost_no_model_call() {
     team.until_caught_up("lead");
     team.teamctl(["wait", "lead", "--for", "idle"]).ok();
     assert_eq!(team.answers("lead"), 0);
-    let taken: Vec<_> = team.taken_in("lead").iter().map(|line| line["type"].clone()).collect();
+    let taken: Vec<_> = team.consumed("lead").iter().map(|line| line["type"].clone()).collect();
     assert_eq!(taken, ["teammate_terminated"], "mail for the next turn");
     assert!(!team.made("forged"));
 }
@@ -186,7 +186,7 @@ fn a_teammate_that_stays_though_a_person_asked_is_the_persons_matter() {
     assert_eq!(heard(&team, "shutdown_response").unwrap()["asked_by"], Value::Null);
     // It is mail for the next turn.
     team.lead_does("/list_teammates");
-    assert!(team.taken_in("lead").iter().any(|line| line["type"] == "shutdown_response"));
+    assert!(team.consumed("lead").iter().any(|line| line["type"] == "shutdown_response"));
 }
 
 #[test]
@@ -197,7 +197,7 @@ fn people_do_with_the_lead_agent_what_they_do_with_a_member() {
     assert!(refused.stderr.contains("`teamctl chat`"), "{refused:?}");
     assert!(team.teamctl(["request-plan", "lead"]).exits(7).stderr.contains("submits no plans"));
     assert!(team.teamctl(["broadcast", "hello"]).ok().stdout.contains("sent to alice ("));
-    // What she says at its end is taken in before it is looked whether the lead agent is idle.
+    // What she says at its end is consumed before it is looked whether the lead agent is idle.
     team.until_finished("alice", 1);
     team.teamctl(["status", "lead"]).ok();
     team.teamctl(["transcript", "lead"]).ok();
@@ -230,7 +230,7 @@ fn a_broadcast_of_a_teammate_reaches_the_lead_once() {
     team.until_finished("bob", 1);
     let to_lead = team.inbox("lead").into_iter().filter(|line| line["type"] == "broadcast").count();
     assert_eq!(to_lead, 1);
-    team.until("alice to take it in", || team.has_taken_in("alice", "stop"));
+    team.until("alice to consume it", || team.has_consumed("alice", "stop"));
     team.until_finished("alice", 1);
     let results = team.lead_does("/broadcast go on");
     assert_eq!(text(&results[0]), ("sent to alice, bob", false));

@@ -15,9 +15,9 @@ fn text(from: &str, content: &str) -> String {
     json!({ "type": "message", "from": from, "content": content }).to_string()
 }
 
-/// What a teammate has taken in from one sender, in order.
+/// What a teammate has consumed from one sender, in order.
 fn contents_from(team: &Team, name: &str, from: &str) -> Vec<String> {
-    let messages = team.taken_in(name).into_iter().filter(|message| message["from"] == from);
+    let messages = team.consumed(name).into_iter().filter(|message| message["from"] == from);
     messages.map(|message| message["content"].as_str().unwrap().to_owned()).collect()
 }
 
@@ -57,9 +57,9 @@ fn a_foreign_line_needs_no_id_receiver_or_time_and_keeps_what_it_has() {
     // The same line again is the same message.
     team.echo("alice", &full.to_string());
     team.echo("alice", &text("bob", "last"));
-    team.until("the last one", || team.has_taken_in("alice", "last"));
+    team.until("the last one", || team.has_consumed("alice", "last"));
     assert_eq!(contents_from(&team, "alice", "bob"), ["bare", "numbered", "numbered again", "full", "last"]);
-    assert!(team.taken_in("alice").contains(&full));
+    assert!(team.consumed("alice").contains(&full));
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn a_line_in_another_spelling_is_carried_out() {
     team.echo("alice", r#"{"type":"message","from":"user","text":"/bash echo spelled > out","ts":12}"#);
     team.until_finished("alice", 1);
     assert_eq!(team.text("out"), "spelled\n");
-    assert_eq!(team.taken_in("alice")[0]["timestamp"], 12.0);
+    assert_eq!(team.consumed("alice")[0]["timestamp"], 12.0);
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn an_unknown_type_is_delivered_as_text() {
     let poll = json!({ "type": "poll", "from": "bob", "content": "tea?", "options": ["yes", "no"] });
     team.echo("alice", &poll.to_string());
     team.until_finished("alice", 1);
-    assert_eq!(team.taken_in("alice"), [poll]);
+    assert_eq!(team.consumed("alice"), [poll]);
     team.wait_for("alice", "idle");
 }
 
@@ -96,10 +96,10 @@ fn sixteen_writers_lose_nothing_and_keep_their_order() {
         assert!(writer.wait().unwrap().success());
     }
     team.until_caught_up("alice");
-    let taken_in = team.taken_in("alice");
-    assert_eq!(taken_in.len(), WRITERS * LINES);
+    let consumed = team.consumed("alice");
+    assert_eq!(consumed.len(), WRITERS * LINES);
     for name in names {
-        let of_one = taken_in.iter().filter(|message| message["from"] == name.as_str());
+        let of_one = consumed.iter().filter(|message| message["from"] == name.as_str());
         let contents: Vec<&str> = of_one.map(|message| message["content"].as_str().unwrap()).collect();
         assert_eq!(contents, numbers(LINES), "{name}");
     }
@@ -116,9 +116,9 @@ fn a_torn_tail_takes_no_line_of_ours_with_it() {
         inbox.write_all(br#"{"type":"message","from":"bob","con"#).unwrap();
         team.send("alice", content);
     }
-    team.until("the last one", || team.has_taken_in("alice", "message 19"));
-    let taken_in = team.taken_in("alice");
-    let contents: Vec<&str> = taken_in.iter().map(|message| message["content"].as_str().unwrap()).collect();
+    team.until("the last one", || team.has_consumed("alice", "message 19"));
+    let consumed = team.consumed("alice");
+    let contents: Vec<&str> = consumed.iter().map(|message| message["content"].as_str().unwrap()).collect();
     assert_eq!(contents, sent);
     assert_eq!(team.lines("inbox/alice.rejected.jsonl").len(), 20);
 }
@@ -157,7 +157,7 @@ fn an_inbox_that_a_foreign_reader_empties_is_read_from_its_new_beginning() {
     team.until_finished("alice", 1);
     std::fs::File::create(team.path("inbox/alice.jsonl")).unwrap();
     team.echo("alice", &text("bob", "short"));
-    team.until("the new beginning", || team.has_taken_in("alice", "short"));
+    team.until("the new beginning", || team.has_consumed("alice", "short"));
     assert_eq!(contents_from(&team, "alice", "bob").len(), 2);
     let told = team.entries("alice", "restarted");
     assert!(told.len() == 1 && told[0]["reason"].as_str().unwrap().contains("truncated"), "{told:?}");
@@ -176,7 +176,7 @@ fn an_inbox_that_was_emptied_and_refilled_is_read_from_its_beginning() {
         team.echo("alice", &text("bob", content));
     }
     signal(team.pid("alice"), Signal::SIGCONT);
-    team.until("the new lines", || team.has_taken_in("alice", "new three"));
+    team.until("the new lines", || team.has_consumed("alice", "new three"));
     assert_eq!(contents_from(&team, "alice", "bob"), ["old", "new one", "new two", "new three"]);
 }
 
@@ -252,7 +252,7 @@ fn a_message_over_the_limit_is_refused_with_its_size_and_the_limit() {
     // One that fits arrives whole.
     let fits = "y".repeat(1_000_000);
     team.teamctl_with(["send", "alice", "-"], &fits).ok();
-    team.until("the long message", || team.has_taken_in("alice", &fits));
+    team.until("the long message", || team.has_consumed("alice", &fits));
 }
 
 /// Failure 11 (CC#50779, CC#76500).
@@ -272,7 +272,7 @@ fn a_message_reaches_the_model_between_two_tool_calls() {
         .filter(|kind| ["answer", "result", "messages"].contains(&kind.as_str()))
         .collect();
     assert_eq!(kinds[..4], ["answer", "result", "messages", "answer"]);
-    assert!(team.has_taken_in("alice", "a note"));
+    assert!(team.has_consumed("alice", "a note"));
     // What was ordered in the middle belongs to the same piece of work.
     assert_eq!(team.results("alice")[3]["content"].as_str().unwrap().trim(), "fourth");
     assert_eq!(team.notices("alice").len(), 1);
@@ -288,7 +288,7 @@ fn a_client_that_may_miss_the_result_is_told_not_to_repeat_the_command() {
     let said = String::from_utf8_lossy(&sent.stderr);
     assert_eq!(sent.status.code(), Some(1), "{said}");
     assert!(said.contains("hint: what was asked for is done"), "{said}");
-    team.until("it to be read", || team.taken_in("alice").iter().any(|message| message["content"] == "once"));
+    team.until("it to be read", || team.consumed("alice").iter().any(|message| message["content"] == "once"));
 }
 
 #[test]
@@ -301,7 +301,7 @@ fn a_broadcast_reaches_each_running_teammate_once() {
     let of_carol = team.inbox("carol").len();
     team.teamctl(["broadcast", "stand up"]).ok();
     for name in ["alice", "bob"] {
-        team.until("the broadcast", || team.has_taken_in(name, "stand up"));
+        team.until("the broadcast", || team.has_consumed(name, "stand up"));
         let mut all = team.inbox(name);
         all.retain(|line| line["type"] == "broadcast");
         assert!(all.len() == 1 && all[0]["to"] == "all", "{all:?}");
@@ -326,8 +326,8 @@ fn a_teammate_sends_to_others_and_learns_when_it_cannot() {
     assert_eq!(errors, [false, true, true, true, false, false], "{results:?}");
     assert!(results[1]["content"].as_str().unwrap().contains("ghost"), "{results:?}");
     assert!(results[2]["content"].as_str().unwrap().contains("not running"), "{results:?}");
-    team.until("the message", || team.has_taken_in("bob", "one\ntwo"));
-    assert_eq!(team.taken_in("bob").iter().filter(|message| message["from"] == "alice").count(), 1);
+    team.until("the message", || team.has_consumed("bob", "one\ntwo"));
+    assert_eq!(team.consumed("bob").iter().filter(|message| message["from"] == "alice").count(), 1);
     assert!(!team.path("inbox/ghost.jsonl").exists());
     assert_eq!(team.inbox("carol").len(), of_carol);
     let mut to_lead = team.inbox("lead");
@@ -342,7 +342,7 @@ fn what_some_readers_take_for_the_end_of_a_line_is_escaped() {
     team.spawn("alice", "");
     let text = "a\u{85}b\u{2028}c\u{2029}d\ne";
     team.teamctl_with(["send", "alice", "-"], text).ok();
-    team.until("the message", || team.has_taken_in("alice", text));
+    team.until("the message", || team.has_consumed("alice", text));
     for file in ["inbox/alice.jsonl", "transcript/alice.jsonl", "inbox/lead.jsonl"] {
         let raw = std::fs::read_to_string(team.path(file)).unwrap();
         assert!(!raw.contains(['\u{85}', '\u{2028}', '\u{2029}']), "{file}: {raw}");
@@ -378,7 +378,7 @@ fn the_end_of_a_teammate_is_told_to_all_and_starts_no_turn() {
     team.teamctl(["spawn", "bob", "--restart", "never"]).ok();
     signal(team.pid("bob"), Signal::SIGKILL);
     let told = |message: &Value| message["type"] == "teammate_terminated" && message["name"] == "bob";
-    team.until("alice to take it in", || team.taken_in("alice").iter().any(told));
+    team.until("alice to consume it", || team.consumed("alice").iter().any(told));
     team.until("the lead to be told", || team.inbox("lead").iter().any(told));
     let line = team.inbox("lead").into_iter().find(told).unwrap();
     assert_eq!((&line["from"], &line["exit"]["signal"]), (&json!("teamd"), &json!(9)), "{line}");
@@ -413,7 +413,7 @@ fn an_inbox_that_was_replaced_is_read_from_its_beginning() {
     team.until_finished("alice", 1);
     team.write("new.jsonl", &(text("bob", "in the new file") + "\n"));
     std::fs::rename(team.root().join("new.jsonl"), team.path("inbox/alice.jsonl")).unwrap();
-    team.until("the new file", || team.has_taken_in("alice", "in the new file"));
+    team.until("the new file", || team.has_consumed("alice", "in the new file"));
     assert_eq!(contents_from(&team, "alice", "bob"), ["old", "in the new file"]);
 }
 

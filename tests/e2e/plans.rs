@@ -92,7 +92,7 @@ fn waiting_for_a_verdict_costs_no_model_call_and_the_verdict_wakes() {
     assert!(!team.root().join("mail.txt").exists());
     team.teamctl(["approve", &id]).ok();
     team.until("both to be done", || team.text("bash.txt") == "x\n" && team.text("mail.txt") == "mail\n");
-    assert!(team.has_taken_in("alice", "hello"));
+    assert!(team.has_consumed("alice", "hello"));
 }
 
 /// Failure 13 (A, B).
@@ -220,7 +220,7 @@ fn asking_for_a_plan_closes_the_gate_and_ends_background_commands() {
     assert_eq!(team.processes().len(), 2, "the daemon and the worker");
     assert_eq!(team.member("alice")["gate"], "closed");
     team.until_finished("alice", 2);
-    let asked = team.taken_in("alice").into_iter().find(|message| message["type"] == "plan_request").unwrap();
+    let asked = team.consumed("alice").into_iter().find(|message| message["type"] == "plan_request").unwrap();
     assert_eq!((&asked["from"], &asked["content"]), (&json!("lead"), &json!("what next?")));
     let results = team.does("alice", CHANGES);
     assert_eq!(is_error(&results), [true; 3], "{results:?}");

@@ -46,8 +46,8 @@ fn a_line_that_is_no_message_is_quarantined_and_reading_goes_on() {
         team.echo("alice", &format!(r#"{{"type":"message","from":"bob","content":"good {number}"}}"#));
     }
     let count = offsets.len();
-    team.until("the last good one", || team.has_taken_in("alice", &format!("good {}", count - 1)));
-    assert_eq!(team.taken_in("alice").len(), count);
+    team.until("the last good one", || team.has_consumed("alice", &format!("good {}", count - 1)));
+    assert_eq!(team.consumed("alice").len(), count);
     let rejected = team.lines("inbox/alice.rejected.jsonl");
     assert_eq!(rejected.len(), count);
     for ((entry, offset), (bytes, reason)) in rejected.iter().zip(offsets).zip(nonsense()) {
@@ -122,6 +122,6 @@ fn empty_lines_say_nothing_and_do_no_harm() {
     }
     team.send("alice", "hello");
     team.until_finished("alice", 1);
-    assert_eq!(team.taken_in("alice").len(), 1);
+    assert_eq!(team.consumed("alice").len(), 1);
     assert!(!team.path("inbox/alice.rejected.jsonl").exists());
 }

@@ -118,14 +118,14 @@ fn mail_that_comes_while_a_teammate_leaves_is_read_or_counted() {
             team.inbox("lead").into_iter().rfind(|line| line["type"] == "teammate_terminated").unwrap();
         let incarnation = team.transcript("alice");
         let begins = incarnation.iter().rposition(|entry| entry["entry"] == "life").unwrap();
-        let taken_in = json!(incarnation[begins..]).to_string().contains("\"hello\"");
+        let consumed = json!(incarnation[begins..]).to_string().contains("\"hello\"");
         match sent.code {
-            // Told that it was sent: then it was taken in, or its number is told with the end.
-            Some(0) => assert!(taken_in || told["unread"].as_u64() >= Some(1), "{told}"),
+            // Told that it was sent: then it was consumed, or its number is told with the end.
+            Some(0) => assert!(consumed || told["unread"].as_u64() >= Some(1), "{told}"),
             // The end was not recorded yet: it may have been read before.
             Some(7) if sent.stderr.contains("is not known") => assert!(arrived, "{sent:?}"),
             // Told that it waits in the inbox, or that nothing was sent.
-            Some(7) => assert!(!taken_in && (arrived || !sent.stderr.contains("waits")), "{sent:?}"),
+            Some(7) => assert!(!consumed && (arrived || !sent.stderr.contains("waits")), "{sent:?}"),
             _ => panic!("{sent:?}"),
         }
     }

@@ -56,15 +56,15 @@ fn text(content: &str) -> String {
 }
 
 fn contents(team: &Team, name: &str) -> Vec<String> {
-    team.taken_in(name).iter().map(|message| message["content"].as_str().unwrap().to_owned()).collect()
+    team.consumed(name).iter().map(|message| message["content"].as_str().unwrap().to_owned()).collect()
 }
 
-/// How long it takes until a line that a shell appends is taken in.
+/// How long it takes until a line that a shell appends is consumed.
 fn delay(team: &Team, name: &str, content: &str) -> Duration {
     team.until("the inbox", || team.path(&format!("inbox/{name}.jsonl")).exists());
     let sent = Instant::now();
     team.echo(name, &text(content));
-    team.until(content, || team.has_taken_in(name, content));
+    team.until(content, || team.has_consumed(name, content));
     sent.elapsed()
 }
 
@@ -106,7 +106,7 @@ fn what_was_sent_to_a_file_that_is_gone_is_read_before_what_came_after() {
     assert_eq!(team.json(["status"])["members"][0]["unread"], 0);
 }
 
-/// Rotates an inbox while writers append to it, and looks whether each message that was sent is taken in, once, in order.
+/// Rotates an inbox while writers append to it, and looks whether each message that was sent is consumed, once, in order.
 fn rotations_under_load(team: &Team, rotations: usize) {
     const WRITERS: usize = 3;
     const BURST: usize = 10;
@@ -131,11 +131,11 @@ fn rotations_under_load(team: &Team, rotations: usize) {
                 }
                 Err(error) => panic!("{error}"),
             }
-            // Bursts, and no more than the reader can take in while the test looks.
+            // Bursts, and no more than the reader can consume while the test looks.
             if sent % BURST == 0 {
                 team.until("the burst, or the end", || {
                     rounds.load(Ordering::Relaxed) >= rotations
-                        || team.has_taken_in("alice", &message.content)
+                        || team.has_consumed("alice", &message.content)
                 });
             }
         }
@@ -149,7 +149,7 @@ fn rotations_under_load(team: &Team, rotations: usize) {
             team.until("the inbox", || {
                 team.teamctl(["send", "alice", &format!("round {round}")]).code == Some(0)
             });
-            team.until("the round", || team.has_taken_in("alice", &format!("round {round}")));
+            team.until("the round", || team.has_consumed("alice", &format!("round {round}")));
             meddling.with(team, "alice");
             rounds.fetch_add(1, Ordering::Relaxed);
         }

@@ -218,8 +218,8 @@ fn a_line_as_common_foreign_writers_write_it_is_consumed() {
     team.echo("alice", r#"{"type":"message","from":"bob","content":"cut \ud83d"}"#);
     team.echo("alice", r#"{"type":"shutdown_request","from":"lead","request_id":"a1b2c3d4","incarnation":1.0,"decide_within":30}"#);
     team.echo("alice", r#"{"type":"shutdown_response","from":"bob","request_id":"a1b2c3d4","approve":true}"#);
-    team.until("all three", || team.taken_in("alice").len() == 3);
-    let consumed = team.taken_in("alice");
+    team.until("all three", || team.consumed("alice").len() == 3);
+    let consumed = team.consumed("alice");
     assert_eq!(consumed[0]["content"], "cut \u{fffd}");
     assert_eq!(consumed[1]["incarnation"], 1);
     assert_eq!(consumed[2].get("answered_by"), None, "its writer has not said who answered");

@@ -176,7 +176,7 @@ fn without_waiting_a_command_still_says_what_it_asked() {
 }
 
 #[test]
-fn ordinary_mail_before_the_request_is_taken_in_first() {
+fn ordinary_mail_before_the_request_is_consumed_first() {
     let team = Team::started();
     team.spawn("alice", "");
     // Stopped: both lines are there when she looks.

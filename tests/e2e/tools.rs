@@ -263,8 +263,8 @@ fn read_inbox_is_a_delivery() {
     team.echo("alice", r#"{"type":"message","from":"bob","content":"psst"}"#);
     team.release();
     team.until_finished("alice", 1);
-    let taken_in = team.taken_in("alice");
-    assert_eq!(taken_in.iter().filter(|message| message["content"] == "psst").count(), 1);
+    let consumed = team.consumed("alice");
+    assert_eq!(consumed.iter().filter(|message| message["content"] == "psst").count(), 1);
     let results = team.results("alice");
     assert_eq!(
         results.iter().filter(|result| content(result) == "no new messages").count(),

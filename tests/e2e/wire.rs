@@ -76,7 +76,7 @@ fn what_others_write_is_understood() {
     }
     team.until_caught_up("alice");
     let line = |message| String::from_utf8(to_json_line(message)).unwrap();
-    let read: Vec<String> = team.taken_in("alice").iter().map(line).collect();
+    let read: Vec<String> = team.consumed("alice").iter().map(line).collect();
     same_lines(&read, READ);
     assert!(!team.path("inbox/alice.rejected.jsonl").exists());
     // Nothing of it was an answer, a request or an order.

@@ -208,7 +208,7 @@ fn messages_are_there_once(soak: &Soak) {
         by_receiver.entry(sent.to.clone()).or_default().push(sent);
     }
     for name in soak.team.names() {
-        let taken = taken_in(soak, &name);
+        let taken = consumed(soak, &name);
         let mut times: BTreeMap<&str, usize> = BTreeMap::new();
         taken.iter().for_each(|mark| *times.entry(mark).or_default() += 1);
         for (mark, times) in times.iter().filter(|(_, times)| **times > 1) {
@@ -236,8 +236,8 @@ fn messages_are_there_once(soak: &Soak) {
     }
 }
 
-/// The marks of the messages that a member has taken in, in order.
-fn taken_in(soak: &Soak, name: &str) -> Vec<String> {
+/// The marks of the messages that a member has consumed, in order.
+fn consumed(soak: &Soak, name: &str) -> Vec<String> {
     let transcript = std::fs::read(soak.team.path(&format!("transcript/{name}.jsonl"))).unwrap_or_default();
     let mut marks = Vec::new();
     for line in transcript.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()) {

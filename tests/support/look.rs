@@ -67,22 +67,22 @@ impl Team {
         self.transcript(name).into_iter().filter(|entry| entry["entry"] == kind).collect()
     }
 
-    /// The messages that a teammate has taken in, in order.
-    pub(crate) fn taken_in(&self, name: &str) -> Vec<Value> {
+    /// The messages that a teammate has consumed, in order.
+    pub(crate) fn consumed(&self, name: &str) -> Vec<Value> {
         let messages = |entry: Value| entry["messages"].as_array().unwrap().clone();
         self.entries(name, "messages").into_iter().flat_map(messages).collect()
     }
 
-    /// Whether a teammate has taken in a message with this text.
-    pub(crate) fn has_taken_in(&self, name: &str, content: &str) -> bool {
-        self.taken_in(name).iter().any(|message| message["content"] == content)
+    /// Whether a teammate has consumed a message with this text.
+    pub(crate) fn has_consumed(&self, name: &str, content: &str) -> bool {
+        self.consumed(name).iter().any(|message| message["content"] == content)
     }
 
-    /// Waits until a teammate has taken in all that stands in its inbox.
+    /// Waits until a teammate has consumed all that stands in its inbox.
     pub(crate) fn until_caught_up(&self, name: &str) {
         let inbox = self.path(&format!("inbox/{name}.jsonl"));
         let transcript = self.path(&format!("transcript/{name}.jsonl"));
-        self.until("all mail to be taken in", || {
+        self.until("all mail to be consumed", || {
             let text = std::fs::read_to_string(&transcript).unwrap_or_default();
             let last = text.trim_end().rsplit('\n').next().unwrap_or_default();
             let entry: Value = serde_json::from_str(last).unwrap_or_default();

@@ -105,7 +105,7 @@ impl Reader {
         self
     }
 
-    /// Notes that a message was taken in before (by this conversation, before it was resumed).
+    /// Notes that a message was consumed before (by this conversation, before it was resumed).
     pub fn seen(&mut self, id: Uuid) {
         if let Some(seen) = &mut self.seen {
             seen.insert(id);

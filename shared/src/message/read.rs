@@ -55,7 +55,7 @@ impl Message {
         Self::from_json(value)
     }
 
-    /// Reads a message that was taken in before, as a transcript has it: written again, it may be longer than its line.
+    /// Reads a message that was consumed before, as a transcript has it: written again, it may be longer than its line.
     ///
     /// # Errors
     /// As [`Message::parse`], but for its length and its depth.

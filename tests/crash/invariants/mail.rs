@@ -11,20 +11,20 @@ use crate::stage::{Checked, Stage, hold};
 /// Checks all mail of the team after its end.
 pub(super) fn check(stage: &Stage, fold: &Fold) -> Checked {
     for name in fold.members.keys() {
-        taken_in(stage, fold, name.as_str())?;
+        consumed(stage, fold, name.as_str())?;
         by_ids(stage, name.as_str())?;
     }
     repetitions(stage)
 }
 
-/// What was sent to a teammate is taken in once, in order, or counted as unread at its end.
-fn taken_in(stage: &Stage, fold: &Fold, name: &str) -> Checked {
+/// What was sent to a teammate is consumed once, in order, or counted as unread at its end.
+fn consumed(stage: &Stage, fold: &Fold, name: &str) -> Checked {
     let taken = stage.taken_since_the_beginning(name);
     let texts: Vec<&str> = taken.iter().filter_map(|message| message["content"].as_str()).collect();
     let (mut places, mut missing) = (Vec::new(), Vec::new());
     for sent in stage.ledger.sent.iter().filter(|sent| sent.to == name) {
         let found: Vec<usize> = (0..texts.len()).filter(|&at| texts[at] == sent.text).collect();
-        hold(found.len() <= 1, || format!("{name} has taken in {:?} {} times", sent.text, found.len()))?;
+        hold(found.len() <= 1, || format!("{name} has consumed {:?} {} times", sent.text, found.len()))?;
         match found.first() {
             Some(place) => places.push(*place),
             None if sent.told => missing.push(sent.text.as_str()),
@@ -84,12 +84,12 @@ fn unread_for_good(stage: &Stage, name: &str) -> u64 {
     last.values().sum()
 }
 
-/// A message with an id is taken in once, however often it stands in the inbox.
+/// A message with an id is consumed once, however often it stands in the inbox.
 fn by_ids(stage: &Stage, name: &str) -> Checked {
     let mut seen = HashSet::new();
     for message in stage.taken_since_the_beginning(name) {
         let Some(id) = message["id"].as_str().map(str::to_owned) else { continue };
-        hold(seen.insert(id.clone()), || format!("{name} has taken in the message {id} twice"))?;
+        hold(seen.insert(id.clone()), || format!("{name} has consumed the message {id} twice"))?;
     }
     Ok(())
 }

@@ -49,7 +49,7 @@ pub(super) fn respawn(stage: &mut Stage) -> Checked {
     stage.want("alice");
     stage.spawn("alice", &["--prompt", "/bash echo new.{attempt} >> effects"])?;
     stage.until_read("alice")?;
-    let skipped = !stage.team.has_taken_in("alice", "of the first incarnation");
+    let skipped = !stage.team.has_consumed("alice", "of the first incarnation");
     hold(skipped, || "a fresh incarnation has read the mail of the one before".to_owned())
 }
 
@@ -69,7 +69,7 @@ pub(super) fn resume(stage: &mut Stage) -> Checked {
     stage.until_read("alice")
 }
 
-/// A line that a program writes twice, to two incarnations: it has one id, and is taken in once.
+/// A line that a program writes twice, to two incarnations: it has one id, and is consumed once.
 const TWICE: &str =
     r#"{"id":"01939b1e-0000-7000-8000-000000000001","type":"message","from":"user","content":"twice"}"#;
 
@@ -85,7 +85,7 @@ pub(super) fn restart(stage: &mut Stage) -> Checked {
     stage.team.echo("alice", TWICE);
     stage.team.write("on", "");
     stage.until("her to work", |stage| stage.team.made("held"))?;
-    hold(stage.team.has_taken_in("alice", "twice"), || "she works, and has not read her mail".to_owned())?;
+    hold(stage.team.has_consumed("alice", "twice"), || "she works, and has not read her mail".to_owned())?;
     stage.send_plain("alice", "unread at the crash", &[])?;
     stage.mark();
     signal(stage.team.pid("alice"), Signal::SIGKILL);

@@ -61,7 +61,7 @@ pub(super) fn shutdown(stage: &mut Stage) -> Checked {
     gone(stage, code)?;
     // A worker that is not the victim leaves only when the journal has its answer, whatever else dies.
     let status = stage.status("alice");
-    hold(!sent || status != "shutdown" || stage.team.has_taken_in("alice", LAST_WORDS), || {
+    hold(!sent || status != "shutdown" || stage.team.has_consumed("alice", LAST_WORDS), || {
         "she has left, and not read what was sent to her before she was asked".to_owned()
     })?;
     hold(status == "shutdown" || stage.kills_the_worker(), || {

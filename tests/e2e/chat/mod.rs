@@ -120,7 +120,7 @@ fn what_is_typed_ahead_is_not_lost_and_output_stands_above_the_line() {
     terminal.press("ne\rthird\r\x04");
     team.until("all three", || user_messages(&team, "alice") == 3);
     team.until_caught_up("alice");
-    assert!(team.has_taken_in("alice", "second line"), "{:?}", team.inbox("alice"));
+    assert!(team.has_consumed("alice", "second line"), "{:?}", team.inbox("alice"));
     assert_eq!(terminal.finish(), Some(0));
     team.wait_for("alice", "idle");
 }

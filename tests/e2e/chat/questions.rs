@@ -31,7 +31,7 @@ fn a_person_decides_a_plan_that_the_lead_agent_would_approve() {
     });
     // A question goes to the lead agent, and the plan stays.
     terminal.line("what does step 2 do?");
-    team.until("the question to arrive", || team.has_taken_in("lead", "what does step 2 do?"));
+    team.until("the question to arrive", || team.has_consumed("lead", "what does step 2 do?"));
     terminal.until("the plan waits");
     assert_eq!(team.request(&id)["status"], "pending", "a person decides");
     let mark = terminal.mark();
@@ -96,7 +96,7 @@ fn a_line_that_was_begun_before_the_question_answers_nothing() {
     ask(&terminal);
     let mark = terminal.mark();
     terminal.line(" say next");
-    team.until("the message to arrive", || team.has_taken_in("lead", "approve what I say next"));
+    team.until("the message to arrive", || team.has_consumed("lead", "approve what I say next"));
     terminal.until_after(mark, "the plan waits");
     // All of the turn is shown, and then the prompt: what is shown next is what is typed.
     terminal.until_screen("the end of the turn", |screen| {
@@ -111,12 +111,12 @@ fn a_line_that_was_begun_before_the_question_answers_nothing() {
     terminal.until_after(mark, "was typed before you were asked");
     terminal.until_after(mark, "[y]es, [n]o, [v]iew, [l]ater> ");
     assert_eq!(team.request(&id)["status"], "pending");
-    assert!(!team.has_taken_in("lead", "a"));
+    assert!(!team.has_consumed("lead", "a"));
     // Nor is what was typed ahead of the prompt.
     let mark = terminal.mark();
     terminal.press("l\ra\r");
     terminal.until_after(mark, "the plan waits");
-    team.until("the message to arrive", || team.has_taken_in("lead", "a"));
+    team.until("the message to arrive", || team.has_consumed("lead", "a"));
     assert_eq!(team.request(&id)["status"], "pending");
     terminal.press("\x04");
     assert_eq!(terminal.finish(), Some(0));
@@ -144,7 +144,7 @@ fn a_question_that_is_answered_elsewhere_ends_and_drops_what_was_typed() {
     terminal.until_after(mark, "you are asked no more");
     terminal.until_row("lead> a thou");
     terminal.press("ght\r");
-    team.until("the message to arrive", || team.has_taken_in("lead", "a thought"));
+    team.until("the message to arrive", || team.has_consumed("lead", "a thought"));
     assert_eq!(team.request(&id)["status"], "rejected");
     // Nothing was typed: what is typed next answers nothing either.
     terminal.until_screen("the answer", |screen| screen.ends_with("\na thought\nlead>"));
@@ -157,7 +157,7 @@ fn a_question_that_is_answered_elsewhere_ends_and_drops_what_was_typed() {
     terminal.press("a");
     terminal.until_row("lead> a");
     terminal.press("pprove\r");
-    team.until("the message to arrive", || team.has_taken_in("lead", "approve"));
+    team.until("the message to arrive", || team.has_consumed("lead", "approve"));
     assert_eq!(team.request(&id)["status"], "rejected");
     // The reason was half written.
     let id = ask("dave", &terminal);
@@ -181,7 +181,7 @@ fn a_line_that_ends_with_a_backslash_outlives_the_question() {
     team.teamctl(["reject", &id]).ok();
     terminal.until_row("lead> one \\");
     terminal.press(" and two\r");
-    team.until("the message to arrive", || team.has_taken_in("lead", "one \\ and two"));
+    team.until("the message to arrive", || team.has_consumed("lead", "one \\ and two"));
     terminal.press("\x04");
     assert_eq!(terminal.finish(), Some(0));
 }
@@ -240,7 +240,7 @@ fn an_answer_that_was_begun_for_one_plan_is_none_to_the_next() {
     terminal.until_after(mark, "lead> ");
     team.until("the approval", || team.request(second)["status"] == "approved");
     terminal.line("and done");
-    team.until("the message to arrive", || team.has_taken_in("lead", "and done"));
+    team.until("the message to arrive", || team.has_consumed("lead", "and done"));
     assert!(!terminal.shown()[mark..].contains("asked no more"), "{}", terminal.shown());
     terminal.press("\x04");
     assert_eq!(terminal.finish(), Some(0));

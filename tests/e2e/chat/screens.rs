@@ -170,7 +170,7 @@ fn a_person_completes_mentions_runs_and_turns_to_another_agent() {
     terminal.press("\r");
     terminal.until_row("alice>");
     terminal.line("hello alice");
-    team.until("the message", || team.has_taken_in("alice", "hello alice"));
+    team.until("the message", || team.has_consumed("alice", "hello alice"));
     team.teamctl(["task", "add", "Say goodbye", "--check", "true"]).ok();
     terminal.line("/tasks");
     terminal.until("Say goodbye");

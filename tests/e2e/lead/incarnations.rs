@@ -139,16 +139,16 @@ fn a_resumed_lead_agent_reads_earlier_mail_and_a_fresh_one_does_not() {
     team.send("lead", "months ago");
     team.start_lead();
     team.lead_does("one");
-    assert!(!team.has_taken_in("lead", "months ago") && team.has_taken_in("lead", "one"));
+    assert!(!team.has_consumed("lead", "months ago") && team.has_consumed("lead", "one"));
     team.teamctl(["shutdown", "lead"]).ok();
     team.send("lead", "between two incarnations");
     team.resume_lead();
-    team.until("the mail to be read", || team.has_taken_in("lead", "between two incarnations"));
+    team.until("the mail to be read", || team.has_consumed("lead", "between two incarnations"));
     team.teamctl(["shutdown", "lead"]).ok();
     team.send("lead", "between two others");
     team.start_lead();
     team.lead_does("two");
-    assert!(!team.has_taken_in("lead", "between two others"));
+    assert!(!team.has_consumed("lead", "between two others"));
 }
 
 #[test]

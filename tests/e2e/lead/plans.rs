@@ -22,7 +22,7 @@ fn the_lead_agent_only_recommends_where_a_person_decides() {
         team.lead_does(r"/spawn_teammate --plan alice coder /plan_approval Drop it\n/bash echo x > x.txt");
     assert!(text(&results[0]).0.ends_with("it submits a plan first, which a person answers"), "{results:?}");
     let id = team.until_planned("alice");
-    team.until("the plan to be read", || team.taken_in("lead").iter().any(|line| line["plan"] == "Drop it"));
+    team.until("the plan to be read", || team.consumed("lead").iter().any(|line| line["plan"] == "Drop it"));
     let listed = team.lead_does("/list_teammates");
     assert!(
         text(&listed[0]).0.ends_with(&format!("plan {id} of alice waits for a person: Drop it")),
@@ -59,10 +59,10 @@ fn at_a_chat_the_call_waits_for_the_persons_answer() {
     team.until_lead_ended(2);
     let results = team.results("lead");
     assert_eq!(text(&results[0]), ("the person rejected the plan: smaller steps", false));
-    team.until("the message to be read", || team.has_taken_in("lead", "psst"));
+    team.until("the message to be read", || team.has_consumed("lead", "psst"));
     // The chat is closed before the person has answered.
     let again = team.until_planned("alice");
-    team.until("the plan to be read", || team.taken_in("lead").iter().any(|line| line["plan"] == "Again"));
+    team.until("the plan to be read", || team.consumed("lead").iter().any(|line| line["plan"] == "Again"));
     // The roster may show the call before still.
     team.wait_for("lead", "idle");
     team.send("lead", &format!("/plan_approval {again} approve"));
@@ -96,7 +96,7 @@ fn a_call_that_waits_for_a_person_can_be_interrupted_and_shut_down() {
     team.send("lead", "what does it do?");
     team.until_lead_ended(3);
     assert!(text(&team.results("lead")[1]).0.starts_with("not decided: the person has written"));
-    assert!(team.has_taken_in("lead", "what does it do?"));
+    assert!(team.has_consumed("lead", "what does it do?"));
     wait();
     assert_eq!(team.shutdown("lead", &[], 0)["outcome"], "shutdown");
     let results = team.results("lead");

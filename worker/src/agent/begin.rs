@@ -74,14 +74,14 @@ impl<T: Tools> Session<T> {
             })?;
         }
         if is_empty {
-            work.cursor = welcome.begins_at;
+            work.position = welcome.begins_at;
         }
         let waking = match (welcome.watch, settings.poll) {
             (_, true) => Waking::Poll,
             (true, false) => Waking::Events,
             (false, false) => Waking::Ring,
         };
-        let mailbox = Mailbox::open(Arc::clone(&dir), &name, work.cursor, seen, waking)?;
+        let mailbox = Mailbox::open(Arc::clone(&dir), &name, work.position, seen, waking)?;
         let limits = Budget {
             turns: welcome.terms.limits.max_turns.unwrap_or(DEFAULT_TURNS),
             tokens: welcome.terms.limits.max_tokens,

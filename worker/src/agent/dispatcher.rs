@@ -184,7 +184,7 @@ impl<T: Tools> Dispatcher<T> {
         }
     }
 
-    /// Looks into the inbox. Nothing is taken in.
+    /// Looks into the inbox. Nothing is consumed.
     pub(crate) fn fetch(&mut self) {
         self.tick = Instant::now() + SLOW_TICK;
         self.mailbox.fetch();

@@ -1,7 +1,7 @@
-//! The worker's own inbox: what has arrived and is not taken in. What a message is to its reader says
+//! The worker's own inbox: what has arrived and is not consumed. What a message is to its reader says
 //! [`Message::relevance`].
 //!
-//! Fetched lines wait here, in order, until the session takes them into the transcript: the cursor moves then
+//! Fetched lines wait here, in order, until the session takes them into the transcript: the position moves then
 //! and not before. This module decides nothing, and writes nothing but the quarantine of its inbox.
 
 use std::collections::VecDeque;
@@ -23,7 +23,7 @@ use crate::core::state::Arrived;
 const MAX_WAITING: usize = 4096;
 /// Likewise, in bytes.
 const MAX_WAITING_BYTES: u64 = 4 << 20;
-/// How many lines are taken in at once: in between, what happens elsewhere is served.
+/// How many lines are consumed at once: in between, what happens elsewhere is served.
 const MAX_TAKEN: usize = 64;
 /// Likewise, in bytes: an entry of the transcript stays of a size that can be written and read.
 const MAX_TAKEN_BYTES: u64 = 1 << 20;
@@ -46,17 +46,17 @@ pub(crate) struct Mailbox {
     name: Name,
     reader: Reader,
     watch: Option<Watch>,
-    /// What was fetched and is not taken in, each with its length in bytes.
-    waiting: VecDeque<(Taken, u64)>,
+    /// What was fetched and is not consumed, each with its length in bytes.
+    waiting: VecDeque<(Consumed, u64)>,
     /// Whether more may stand in the file already.
     rest: bool,
     /// Whether the last look failed: one line in the log is enough.
     failing: bool,
 }
 
-/// What is taken in with one entry of the transcript.
+/// What is consumed with one entry of the transcript.
 #[derive(Debug)]
-pub(crate) enum Taken {
+pub(crate) enum Consumed {
     /// Messages.
     Messages {
         /// The messages; none where nothing but lines that are not for this member stand before the position: else they would
@@ -82,17 +82,17 @@ pub(crate) enum Taken {
 }
 
 impl Mailbox {
-    /// Opens the inbox at the cursor, arms the watch, and only then looks for the first time.
+    /// Opens the inbox at the position, arms the watch, and only then looks for the first time.
     ///
     /// An inbox that was deleted is made again: senders find none otherwise.
     pub(crate) fn open(
         dir: Arc<TeamDir>,
         name: &Name,
-        cursor: Position,
+        position: Position,
         seen: Vec<Uuid>,
         waking: Waking,
     ) -> Result<Self, ReadError> {
-        let mut reader = Reader::open(Arc::clone(&dir), name, cursor)?;
+        let mut reader = Reader::open(Arc::clone(&dir), name, position)?;
         seen.into_iter().for_each(|id| reader.seen(id));
         let watch = arm(&dir, name, waking);
         let (name, waiting) = (name.clone(), VecDeque::new());
@@ -130,7 +130,7 @@ impl Mailbox {
                     self.failing = false;
                     if let Some(why) = batch.restarted {
                         let reason = format!("the inbox {why}");
-                        self.waiting.push_back((Taken::Restarted { reason }, 0));
+                        self.waiting.push_back((Consumed::Restarted { reason }, 0));
                     }
                     let lines = batch.lines.into_iter().map(|line| self.read(line)).collect::<Vec<_>>();
                     self.waiting.extend(lines);
@@ -174,24 +174,24 @@ impl Mailbox {
 
     /// Returns what a line is to this member, and its length. The daemon looks after what is no message in the inbox of the
     /// lead.
-    fn read(&self, InboxLine { offset, position: behind, message }: InboxLine) -> (Taken, u64) {
+    fn read(&self, InboxLine { offset, position: behind, message }: InboxLine) -> (Consumed, u64) {
         let taken = match message {
             Ok(message) if message.relevance(&self.name) != Relevance::None => {
-                Taken::Messages { messages: vec![message], behind }
+                Consumed::Messages { messages: vec![message], behind }
             }
-            Err(rejection) if self.name != Name::lead() => Taken::Rejected { offset, rejection, behind },
+            Err(rejection) if self.name != Name::lead() => Consumed::Rejected { offset, rejection, behind },
             Ok(_) | Err(_) => nothing(behind),
         };
         (taken, behind.offset.saturating_sub(offset))
     }
 
-    /// Tells what has arrived and is not taken in.
+    /// Tells what has arrived and is not consumed.
     pub(crate) fn arrived(&self) -> Arrived {
         let mut arrived = Arrived { rest: self.rest, ..Arrived::default() };
         for (taken, _) in &self.waiting {
-            // The cursor has to move behind it, whatever it is.
+            // The position has to move behind it, whatever it is.
             arrived.mail = arrived.mail.max(Relevance::News);
-            let Taken::Messages { messages, .. } = taken else { continue };
+            let Consumed::Messages { messages, .. } = taken else { continue };
             for message in messages {
                 arrived.mail = arrived.mail.max(message.relevance(&self.name));
                 arrived.of_person |= message.from == USER && message.starts_a_turn(&self.name);
@@ -207,7 +207,7 @@ impl Mailbox {
     }
 
     /// Takes a piece of what was fetched, an item for each entry of the transcript.
-    pub(crate) fn take(&mut self) -> Vec<Taken> {
+    pub(crate) fn take(&mut self) -> Vec<Consumed> {
         let mut all = Vec::new();
         let (mut count, mut bytes) = (0, 0);
         while count < MAX_TAKEN && bytes < MAX_TAKEN_BYTES {
@@ -215,8 +215,8 @@ impl Mailbox {
             (count, bytes) = (count + 1, bytes + length);
             match (taken, all.last_mut()) {
                 (
-                    Taken::Messages { messages: more, behind: end },
-                    Some(Taken::Messages { messages, behind }),
+                    Consumed::Messages { messages: more, behind: end },
+                    Some(Consumed::Messages { messages, behind }),
                 ) => {
                     messages.extend(more);
                     *behind = end;
@@ -241,9 +241,9 @@ impl Mailbox {
     }
 }
 
-/// Nothing is to be taken in up to a position.
-fn nothing(behind: Position) -> Taken {
-    Taken::Messages { messages: Vec::new(), behind }
+/// Nothing is to be consumed up to a position.
+fn nothing(behind: Position) -> Consumed {
+    Consumed::Messages { messages: Vec::new(), behind }
 }
 
 /// Arms the watch; without one the daemon rings.

@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use crate::agent::dispatcher::Dispatcher;
 use crate::agent::live_file::LiveFile;
-use crate::agent::mailbox::Taken;
+use crate::agent::mailbox::Consumed;
 use crate::agent::outbox::Outbox;
 use crate::agent::transcript::{Transcript, TranscriptError};
 use crate::core::state::{End, Step};
@@ -61,7 +61,7 @@ impl<T: Tools> Session<T> {
                         .map_or(until, |retry| Some(until.map_or(retry, |at| at.min(retry))));
                     self.dispatcher.serve(until).await;
                 }
-                Step::TakeIn => drop(self.take_in()?),
+                Step::TakeIn => drop(self.consume()?),
                 Step::Show { request_id, reason } => self.record(Event::Asked { request_id, reason })?,
                 Step::Think => self.think().await?,
                 Step::Call => self.call().await?,
@@ -97,7 +97,7 @@ impl<T: Tools> Session<T> {
     /// Records what happened: the model and the state follow what is in the transcript.
     pub(crate) fn record(&mut self, event: Event) -> Result<(), TranscriptError> {
         let work = &self.dispatcher.state.work;
-        let (at, inbox, pending_notices) = (clock::wall(), work.cursor, work.pending_notices());
+        let (at, inbox, pending_notices) = (clock::wall(), work.position, work.pending_notices());
         let entry = Entry { at, inbox, pending_notices, event };
         self.transcript.append(&entry)?;
         self.model.observe(&entry.event);
@@ -105,29 +105,29 @@ impl<T: Tools> Session<T> {
         Ok(())
     }
 
-    /// Takes the mail in; returns the messages.
-    pub(crate) fn take_in(&mut self) -> Result<Vec<Message>, TranscriptError> {
+    /// Consumes what the mailbox holds; returns the messages.
+    pub(crate) fn consume(&mut self) -> Result<Vec<Message>, TranscriptError> {
         let was_idle = self.dispatcher.state.is_idle();
         let mut delivered = Vec::new();
-        for taken in self.dispatcher.mailbox.take() {
-            match taken {
-                Taken::Messages { messages, behind } => {
-                    self.dispatcher.state.work.cursor = behind;
+        for consumed in self.dispatcher.mailbox.take() {
+            match consumed {
+                Consumed::Messages { messages, behind } => {
+                    self.dispatcher.state.work.position = behind;
                     let values = messages.iter().map(Message::to_json).collect();
                     self.record(Event::Messages { messages: values })?;
                     delivered.extend(messages);
                 }
-                Taken::Rejected { offset, rejection, behind } => {
+                Consumed::Rejected { offset, rejection, behind } => {
                     // Into quarantine first: a second time there changes nothing, a second notice would.
                     let reason = self.dispatcher.mailbox.reject(&rejection);
-                    self.dispatcher.state.work.cursor = behind;
+                    self.dispatcher.state.work.position = behind;
                     let message_id = self.ids.message();
                     self.record(Event::Rejected { offset, reason, message_id })?;
                     self.flush_notices();
                 }
-                Taken::Restarted { reason } => {
+                Consumed::Restarted { reason } => {
                     tracing::warn!("{reason}: reading from its new beginning");
-                    self.dispatcher.state.work.cursor = Position::START;
+                    self.dispatcher.state.work.position = Position::START;
                     self.record(Event::Restarted { reason })?;
                 }
             }
@@ -135,7 +135,7 @@ impl<T: Tools> Session<T> {
         if was_idle && !self.dispatcher.state.is_idle() {
             self.dispatcher.work_began = clock::since_boot();
         }
-        self.dispatcher.state.taken_in(self.dispatcher.mailbox.has_rest());
+        self.dispatcher.state.consumed(self.dispatcher.mailbox.has_rest());
         self.dispatcher.fetch();
         Ok(delivered)
     }

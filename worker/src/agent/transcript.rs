@@ -1,6 +1,6 @@
 //! The transcript file: its lock, which is the liveness lock; its entries, read once and appended.
 //!
-//! **Who writes**: this process alone, an entry a line, each with the cursor (how far the inbox is taken in).
+//! **Who writes**: this process alone, an entry a line, each with the position (how far the inbox is consumed).
 //! **When it dies** in the middle of an entry, the next incarnation cuts the torn tail off. An entry that cannot be
 //! written ends the process: nothing may happen that is not in the transcript.
 
@@ -225,11 +225,11 @@ mod tests {
         let (_scratch, dir, alice) = scratch();
         let mut transcript = Transcript::lock(&dir, &alice).unwrap();
         transcript.append(&begins(1, 1)).unwrap();
-        let cursor = Position::after(5, b"abcd\n");
-        transcript.append(&Entry { inbox: cursor, ..text("later") }).unwrap();
-        let cursors: Vec<_> = transcript.conversation(1).unwrap().iter().map(|entry| entry.inbox).collect();
-        assert_eq!(cursors, [Position::START, cursor]);
-        assert_eq!(teamd_shared::transcript::position(&dir, &alice).unwrap(), Some(cursor));
+        let position = Position::after(5, b"abcd\n");
+        transcript.append(&Entry { inbox: position, ..text("later") }).unwrap();
+        let positions: Vec<_> = transcript.conversation(1).unwrap().iter().map(|entry| entry.inbox).collect();
+        assert_eq!(positions, [Position::START, position]);
+        assert_eq!(teamd_shared::transcript::position(&dir, &alice).unwrap(), Some(position));
     }
 
     #[test]

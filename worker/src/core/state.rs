@@ -41,7 +41,7 @@ pub(crate) struct State {
     /// Whether the model let itself go, with calls in the same answer: they still run.
     keep_calls: bool,
     arrived: Arrived,
-    /// When mail is taken in that starts a turn after a moment.
+    /// When mail is consumed that starts a turn after a moment.
     take_in_at: Option<Duration>,
     /// The pause in the model call that runs.
     pause: Option<Waiting>,
@@ -126,10 +126,10 @@ pub(crate) struct Budget {
     pub(crate) cost: Option<(Dollars, Option<Price>)>,
 }
 
-/// What has arrived and is not taken in.
+/// What has arrived and is not consumed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Arrived {
-    /// What the most urgent of it is; at least news, as long as the cursor has to move behind something.
+    /// What the most urgent of it is; at least news, as long as the position has to move behind something.
     pub(crate) mail: Relevance,
     /// Whether there is more of it, not even looked at.
     pub(crate) rest: bool,
@@ -147,7 +147,7 @@ struct OpenShutdown {
     decide_by: Duration,
     /// Whether the model knows.
     shown: bool,
-    /// Whether there was unread work when it was asked, or may have been: that is taken in first.
+    /// Whether there was unread work when it was asked, or may have been: that is consumed first.
     mail_first: bool,
     /// Not before this time: an answer could not be written.
     not_before: Duration,

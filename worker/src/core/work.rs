@@ -58,10 +58,10 @@ pub(crate) struct Work {
     pub(crate) trouble: String,
     /// How the last piece of work ended; none if another one has begun.
     pub(crate) idle_reason: Option<IdleReason>,
-    /// Until a directive of this line of the journal, or a later one, the gate is closed: a task that it takes in says so.
+    /// Until a directive of this line of the journal, or a later one, the gate is closed: a task that it consumes says so.
     pub(crate) gate_closed: u64,
-    /// How far the inbox is taken in.
-    pub(crate) cursor: Position,
+    /// How far the inbox is consumed.
+    pub(crate) position: Position,
     /// The notices that follow from entries and that the lead does not have yet, oldest first. The lead agent sends none.
     pub(crate) notices: VecDeque<PendingNotice>,
 }
@@ -93,7 +93,7 @@ impl Work {
             trouble: String::new(),
             idle_reason: None,
             gate_closed: 0,
-            cursor: Position::START,
+            position: Position::START,
             notices: VecDeque::new(),
         }
     }
@@ -104,7 +104,7 @@ impl Work {
         if !matches!(entry.event, Event::Incarnation { .. }) {
             self.notices.retain(|notice| entry.pending_notices.contains(&notice.id));
         }
-        self.cursor = entry.inbox;
+        self.position = entry.inbox;
         self.follow(&entry.event);
         self.notices.iter_mut().for_each(|notice| notice.repeated = true);
     }

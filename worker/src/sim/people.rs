@@ -19,7 +19,7 @@ pub(super) struct SentMessage {
     #[expect(dead_code, reason = "it is shown")]
     pub(super) from: &'static str,
     pub(super) content: String,
-    /// Whether it has to be taken in: it was acknowledged, and the inbox was not emptied since.
+    /// Whether it has to be consumed: it was acknowledged, and the inbox was not emptied since.
     pub(super) must: bool,
 }
 

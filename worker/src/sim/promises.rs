@@ -92,7 +92,7 @@ impl World<'_> {
 
     fn transcript_is_true(&self) -> Result<(), String> {
         let entries = self.entries()?;
-        self.mail_was_taken_in_once(&entries)?;
+        self.mail_was_consumed_once(&entries)?;
         self.calls_have_one_result(&entries)?;
         self.notices_were_sent(&entries)?;
         for entry in &entries {
@@ -106,7 +106,7 @@ impl World<'_> {
     }
 
     /// Each acknowledged message once, each sender's in order.
-    fn mail_was_taken_in_once(&self, entries: &[Entry]) -> Result<(), String> {
+    fn mail_was_consumed_once(&self, entries: &[Entry]) -> Result<(), String> {
         let mut taken: Vec<&Value> = Vec::new();
         for entry in entries {
             if let Event::Messages { messages } = &entry.event {
@@ -118,7 +118,7 @@ impl World<'_> {
         for (number, sent) in self.sent.iter().enumerate() {
             numbers.insert(sent.content.clone(), number);
             let times = taken.iter().filter(|value| content(value) == sent.content).count();
-            check(times <= 1, || format!("{} is taken in {times} times", sent.content))?;
+            check(times <= 1, || format!("{} is consumed {times} times", sent.content))?;
             check(times == 1 || !sent.must, || format!("{} is lost", sent.content))?;
         }
         for from in ["user", "lead", "carol", "dave"] {

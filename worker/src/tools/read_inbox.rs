@@ -18,7 +18,7 @@ impl<T: Tools> Session<T> {
     /// Consumes what has arrived, and lists it in the result.
     pub(crate) fn read_inbox(&mut self) -> Result<(), TranscriptError> {
         self.dispatcher.fetch();
-        let delivered = self.take_in()?;
+        let delivered = self.consume()?;
         let owner = self.outbox.from();
         let shown: Vec<_> =
             delivered.iter().filter_map(|message| message_text::show(message, owner)).collect();

@@ -31,7 +31,7 @@ pub(in crate::ctl) fn entry(line: &[u8]) -> String {
             )
         }
         Event::Messages { messages } => {
-            let shown: Vec<String> = messages.iter().map(taken_in).collect();
+            let shown: Vec<String> = messages.iter().map(consumed).collect();
             shown.join("\n")
         }
         Event::Rejected { offset, reason, .. } => {
@@ -74,7 +74,7 @@ pub(in crate::ctl) fn entry(line: &[u8]) -> String {
 }
 
 /// A message stands in the transcript as it stood in the inbox.
-fn taken_in(value: &Value) -> String {
+fn consumed(value: &Value) -> String {
     match Message::from_json(value.clone()) {
         Ok(parsed) => message::show(&parsed),
         Err(_) => under("", &value.to_string()),

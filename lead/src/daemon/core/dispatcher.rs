@@ -46,7 +46,7 @@ pub(crate) struct Dispatcher {
     pub(crate) live: Live,
     /// The commands that wait for something.
     pub(crate) waiters: Waiters,
-    /// How far the lead's inbox is taken in: this stands in the next line of the journal.
+    /// How far the lead's inbox is consumed: this stands in the next line of the journal.
     pub(crate) lead: Position,
     /// Set when the daemon shall end.
     pub(crate) end: Option<End>,
@@ -344,7 +344,7 @@ impl Dispatcher {
         }
     }
 
-    /// Starts a process. If that fails for an incarnation that follows a crash, it is taken in after [`RETRY`]: what is short is
+    /// Starts a process. If that fails for an incarnation that follows a crash, it is reported after [`RETRY`]: what is short is
     /// short for more than a moment, and each attempt counts.
     fn start(&mut self, incarnation: Incarnation, environment: Option<Environment>, owners: &mut dyn Owners) {
         let member = self.team.members.get(&incarnation.name).map(|state| &state.record);

@@ -41,7 +41,7 @@ pub(crate) struct PendingEffect {
 #[derive(Debug, Default)]
 pub(crate) struct EffectQueues {
     /// The last line whose effects are in the queues.
-    taken_in: u64,
+    queued_up_to: u64,
     waiting: BTreeMap<Name, Vec<PendingEffect>>,
     /// The queues whose first effect could not be done. They wait until all of them are tried again.
     failed: BTreeMap<Name, Vec<PendingEffect>>,
@@ -62,9 +62,9 @@ impl EffectQueues {
                 self.waiting.insert(name, effects);
             }
         }
-        let new = team.undone.partition_point(|line| line.seq <= self.taken_in);
+        let new = team.undone.partition_point(|line| line.seq <= self.queued_up_to);
         team.undone.range(new..).for_each(|line| self.take_in_line(line, again));
-        self.taken_in = team.seq;
+        self.queued_up_to = team.seq;
     }
 
     /// Takes in the effects of a line.
@@ -141,7 +141,7 @@ impl EffectQueues {
 
     /// Returns the last line of the journal up to which all effects are done.
     pub(crate) fn up_to(&self) -> u64 {
-        self.open.first_key_value().map_or(self.taken_in, |(first, _)| first - 1)
+        self.open.first_key_value().map_or(self.queued_up_to, |(first, _)| first - 1)
     }
 }
 

@@ -228,7 +228,7 @@ pub(in crate::daemon) fn may_ask(incarnation: &Incarnation, command: &Command) -
     }
 }
 
-/// Returns where a fresh lead agent begins to read: it must not take in what was told to people for months. None for
+/// Returns where a fresh lead agent begins to read: it must not consume what was told to people for months. None for
 /// others, and for one that goes on.
 fn lead_begins_at(dir: &TeamDir, order: &SpawnOrder) -> Result<Option<Position>, Refusal> {
     if order.name != Name::lead() || order.resume {

@@ -12,7 +12,7 @@ use teamd_shared::team_dir::{TeamDir, TeamPath};
 use teamd_shared::transcript::Event;
 
 use super::*;
-use crate::agent::mailbox::{Taken, Waking};
+use crate::agent::mailbox::{Consumed, Waking};
 use crate::core::state::{At, Budget, Step};
 use crate::core::work::Work;
 use crate::tools::{LocalAction, Outcome, Runs};
@@ -88,7 +88,7 @@ async fn a_request_for_a_plan_without_a_ring_holds_when_the_daemon_is_gone() {
 }
 
 #[tokio::test]
-async fn mail_behind_more_news_than_fit_into_memory_is_taken_in_before_a_shutdown_is_answered() {
+async fn mail_behind_more_news_than_fit_into_memory_is_consumed_before_a_shutdown_is_answered() {
     let scratch = tempfile::tempdir().unwrap();
     let dir = Arc::new(TeamDir::create(&scratch.path().join(".team")).unwrap());
     let alice = Name::new("alice").unwrap();
@@ -112,11 +112,11 @@ async fn mail_behind_more_news_than_fit_into_memory_is_taken_in_before_a_shutdow
     dispatcher.receive(ToWorker::Directive(directive));
     while dispatcher.state.next(dispatcher.now()) == Step::TakeIn {
         for taken in dispatcher.mailbox.take() {
-            let Taken::Messages { messages, .. } = taken else { panic!("{taken:?}") };
+            let Consumed::Messages { messages, .. } = taken else { panic!("{taken:?}") };
             let messages = messages.iter().map(Message::to_json).collect();
             dispatcher.state.follow(&Event::Messages { messages });
         }
-        dispatcher.state.taken_in(dispatcher.mailbox.has_rest());
+        dispatcher.state.consumed(dispatcher.mailbox.has_rest());
         dispatcher.fetch();
     }
     assert_eq!(dispatcher.state.next(dispatcher.now()), Step::Think);

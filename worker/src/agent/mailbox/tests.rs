@@ -21,8 +21,8 @@ impl OwnInbox {
         Self { _scratch: scratch, dir, name }
     }
 
-    fn open(&self, cursor: Position) -> Mailbox {
-        Mailbox::open(Arc::clone(&self.dir), &self.name, cursor, Vec::new(), Waking::Ring).unwrap()
+    fn open(&self, position: Position) -> Mailbox {
+        Mailbox::open(Arc::clone(&self.dir), &self.name, position, Vec::new(), Waking::Ring).unwrap()
     }
 
     fn write(&self, lines: &str) {
@@ -42,7 +42,7 @@ fn what_is_fetched_waits_until_it_is_taken() {
     assert_eq!(mailbox.arrived().mail, Relevance::Work);
     mailbox.fetch();
     let taken = mailbox.take();
-    let [Taken::Messages { messages, behind }] = &taken[..] else { panic!("{taken:?}") };
+    let [Consumed::Messages { messages, behind }] = &taken[..] else { panic!("{taken:?}") };
     assert_eq!((messages.len(), behind.offset), (1, HI.len() as u64));
     assert_eq!(mailbox.arrived().mail, Relevance::None);
     assert!(scene.open(*behind).take().is_empty());
@@ -65,9 +65,9 @@ fn a_line_that_is_no_message_parts_the_messages_around_it() {
     scene.write(&[HI, "nonsense\n", HI, GONE].concat());
     let taken = scene.open(Position::START).take();
     let [
-        Taken::Messages { messages: first, .. },
-        Taken::Rejected { offset, behind, .. },
-        Taken::Messages { messages, .. },
+        Consumed::Messages { messages: first, .. },
+        Consumed::Rejected { offset, behind, .. },
+        Consumed::Messages { messages, .. },
     ] = &taken[..]
     else {
         panic!("{taken:?}")
@@ -84,14 +84,14 @@ fn behind_a_repetition_nothing_is_left_to_read() {
     let end = 2 * line.len() as u64;
     let mut mailbox = scene.open(Position::START);
     let taken = mailbox.take();
-    let [Taken::Messages { messages, behind }] = &taken[..] else { panic!("{taken:?}") };
+    let [Consumed::Messages { messages, behind }] = &taken[..] else { panic!("{taken:?}") };
     assert_eq!((messages.len(), behind.offset), (1, end));
     // Also when it comes later, alone.
     scene.write(line);
     mailbox.fetch();
     assert_eq!(mailbox.arrived().mail, Relevance::News);
     let taken = mailbox.take();
-    let [Taken::Messages { messages, behind }] = &taken[..] else { panic!("{taken:?}") };
+    let [Consumed::Messages { messages, behind }] = &taken[..] else { panic!("{taken:?}") };
     assert_eq!((messages.len(), behind.offset), (0, end + line.len() as u64));
 }
 
@@ -106,7 +106,7 @@ fn a_truncated_inbox_is_told_and_read_from_its_beginning() {
     scene.write(HI);
     mailbox.fetch();
     let taken = mailbox.take();
-    assert!(matches!(&taken[..], [Taken::Restarted { .. }, Taken::Messages { .. }]), "{taken:?}");
+    assert!(matches!(&taken[..], [Consumed::Restarted { .. }, Consumed::Messages { .. }]), "{taken:?}");
 }
 
 #[test]
@@ -200,9 +200,9 @@ fn what_is_not_for_the_lead_agent_is_passed_over() {
     let mut mailbox = scene.open(Position::START);
     assert_eq!((mailbox.arrived().mail, mailbox.arrived().of_person), (Relevance::News, false));
     let taken = mailbox.take();
-    let [Taken::Messages { messages, behind }] = &taken[..] else { panic!("{taken:?}") };
+    let [Consumed::Messages { messages, behind }] = &taken[..] else { panic!("{taken:?}") };
     assert_eq!(messages.len(), 1, "{messages:?}");
-    assert!(scene.open(*behind).take().is_empty(), "the cursor stands behind all of it");
+    assert!(scene.open(*behind).take().is_empty(), "the position stands behind all of it");
     scene.write("{\"type\":\"idle_notification\",\"from\":\"bob\"}\n");
     mailbox.fetch();
     assert_eq!(mailbox.arrived().mail, Relevance::Soon);
@@ -217,7 +217,7 @@ fn what_is_said_of_a_line_that_is_no_message_is_where_it_is_kept() {
     scene.write("nonsense\n");
     let mut mailbox = scene.open(Position::START);
     let taken = mailbox.take();
-    let [Taken::Rejected { rejection, .. }] = &taken[..] else { panic!("{taken:?}") };
+    let [Consumed::Rejected { rejection, .. }] = &taken[..] else { panic!("{taken:?}") };
     let said = mailbox.reject(rejection);
     assert!(said.contains("not JSON") && said.ends_with("kept in inbox/alice.rejected.jsonl"), "{said}");
     let kept = scene.dir.path(&TeamPath::rejected(&scene.name));

@@ -138,8 +138,8 @@ impl State {
         }
     }
 
-    /// What was fetched of the mail was taken in; `rest`: there is more of it.
-    pub(crate) fn taken_in(&mut self, rest: bool) {
+    /// What was fetched of the mail was consumed; `rest`: there is more of it.
+    pub(crate) fn consumed(&mut self, rest: bool) {
         self.arrived.mail = Relevance::None;
         self.take_in_at = None;
         if let Some(shutdown) = &mut self.shutdown {

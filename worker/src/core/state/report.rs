@@ -99,7 +99,7 @@ impl State {
             waiting,
             plan,
             wants_ring,
-            read: self.work.cursor.offset,
+            read: self.work.position.offset,
             usage: self.work.usage,
         }
     }

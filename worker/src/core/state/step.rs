@@ -213,7 +213,7 @@ impl State {
         self.take_in_at.is_some_and(|time| time > now)
     }
 
-    /// Waits; not beyond the time when the answer to a shutdown is to be tried again, or mail is to be taken in.
+    /// Waits; not beyond the time when the answer to a shutdown is to be tried again, or mail is to be consumed.
     fn wait(&self, now: Duration) -> Step {
         let again = self.shutdown.as_ref().map(|shutdown| shutdown.not_before);
         let until = [again, self.take_in_at].into_iter().flatten().filter(|&time| time > now).min();

@@ -71,7 +71,7 @@ fn call() -> Block {
 impl State {
     fn takes_in(&mut self, work: bool, rest: bool) {
         let messages = vec![json!({"type": "message", "from": "lead", "content": "do it"})];
-        self.taken_in(rest);
+        self.consumed(rest);
         if work {
             self.follow(&Event::Messages { messages });
         }
@@ -193,7 +193,7 @@ fn row(known: &str, change: impl Fn(&mut State), [idle, fresh, results, call, pl
 }
 
 #[test]
-fn mail_is_taken_in_before_the_model_is_asked() {
+fn mail_is_consumed_before_the_model_is_asked() {
     row("nothing", |_| {}, [WAIT, Step::Think, Step::Think, Step::Call, WAIT]);
     for mail in [Relevance::News, Relevance::Work] {
         let cells = [Step::TakeIn, Step::TakeIn, Step::TakeIn, Step::Call, WAIT];
@@ -340,7 +340,7 @@ fn the_worker_says_what_it_does_and_which_plan_it_waits_for() {
 }
 
 #[test]
-fn what_teammates_say_at_the_end_of_their_work_is_taken_in_together() {
+fn what_teammates_say_at_the_end_of_their_work_is_consumed_together() {
     let mut state = at(At::Idle);
     let settled = NOW + Duration::from_secs(2);
     state.mail(Relevance::Soon, NOW);
@@ -351,7 +351,7 @@ fn what_teammates_say_at_the_end_of_their_work_is_taken_in_together() {
     assert_eq!(state.next(settled), Step::TakeIn);
     state.takes_in(true, false);
     assert_eq!(state.next(settled), Step::Think);
-    // Once it is taken in, what comes next waits anew.
+    // Once it is consumed, what comes next waits anew.
     let mut state = at(At::Idle);
     state.mail(Relevance::Soon, NOW);
     state.takes_in(false, false);

@@ -201,8 +201,8 @@ fn why_work_came_to_nothing_is_known_after_a_crash_until_other_work_begins() {
 #[test]
 fn the_cursor_is_that_of_the_last_entry() {
     let after = replayed(&[begins(None), messages(&["message", "broadcast"]), next_incarnation()]);
-    assert_eq!(after.cursor.offset, 2);
-    assert_eq!(replayed(&[]).cursor, Position::START);
+    assert_eq!(after.position.offset, 2);
+    assert_eq!(replayed(&[]).position, Position::START);
 }
 
 #[test]

@@ -140,7 +140,7 @@ fn a_notice_is_told_although_a_call_was_broken_off_in_the_same_moment() {
     let (begins, answer) = (lines.lines().next().unwrap(), lines.lines().nth(1).unwrap());
     let mut entry: serde_json::Value = serde_json::from_str(answer).unwrap();
     entry["content"] = json!([{"type": "tool_use", "id": "call-1-1", "name": "read_inbox", "input": {}}]);
-    // The call has taken in a line that is no message, and the worker died before it told the lead.
+    // The call has consumed a line that is no message, and the worker died before it told the lead.
     let id = uuid::Uuid::now_v7();
     let rejected = json!({"at": 1.5, "inbox": entry["inbox"], "entry": "rejected", "offset": 0,
         "reason": "not JSON", "message_id": id});
@@ -153,7 +153,7 @@ fn a_notice_is_told_although_a_call_was_broken_off_in_the_same_moment() {
 }
 
 #[test]
-fn a_message_is_taken_in_once_across_incarnations() {
+fn a_message_is_consumed_once_across_incarnations() {
     let team = Team::new();
     let mut worker = team.begin(&Begin::default());
     team.write("/sleep 600");

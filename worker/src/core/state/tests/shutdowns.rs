@@ -26,7 +26,7 @@ fn mail_that_came_before_a_shutdown_is_worked_on_and_the_model_asked_with_the_re
 }
 
 #[test]
-fn more_mail_than_one_look_finds_is_taken_in_before_the_incarnation_ends() {
+fn more_mail_than_one_look_finds_is_consumed_before_the_incarnation_ends() {
     let mut state = at(At::Idle);
     state.mail(Relevance::Work, NOW);
     state.directive(asks(2), NOW);
@@ -37,7 +37,7 @@ fn more_mail_than_one_look_finds_is_taken_in_before_the_incarnation_ends() {
 }
 
 #[test]
-fn behind_more_news_than_one_look_finds_there_may_be_mail_that_is_taken_in_first() {
+fn behind_more_news_than_one_look_finds_there_may_be_mail_that_is_consumed_first() {
     for (rest, expected) in [(true, Step::TakeIn), (false, approve("idle"))] {
         let mut state = at(At::Idle);
         state.mail(Relevance::News, NOW);

@@ -1,5 +1,5 @@
 //! What comes before what: nothing is done or said that is not in the journal, no command is answered before the roster shows
-//! it, and the position in the lead's inbox passes nothing that is not taken in.
+//! it, and the position in the lead's inbox passes nothing that is not consumed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

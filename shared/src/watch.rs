@@ -34,7 +34,7 @@ const MAX_FILES: usize = 1024;
 #[derive(Debug, thiserror::Error)]
 pub enum WatchError {
     /// The user has no inotify instance (Linux grants 128), watch, descriptor or thread left. The caller
-    /// asks the daemon to be rung, or polls.
+    /// asks the daemon to wake it, or polls.
     #[error("cannot watch {}: no inotify instance or watch is left for this user", .0.display())]
     Exhausted(PathBuf),
     /// Nothing is there.

@@ -419,7 +419,7 @@ fn an_inbox_that_was_replaced_is_read_from_its_beginning() {
 
 #[test]
 fn more_teammates_than_the_kernel_grants_watches_are_woken_all() {
-    // Linux grants 128 inotify instances to a user: the first 32 workers take one, the others are rung.
+    // Linux grants 128 inotify instances to a user: the first 32 workers take one, the daemon wakes the others.
     let team = Team::started();
     let names: Vec<String> = (0..36).map(|number| format!("m{number}")).collect();
     names.iter().for_each(|name| drop(team.spawn(name, "")));

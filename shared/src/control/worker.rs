@@ -28,8 +28,8 @@ pub struct WorkerState {
     pub waiting: Option<Waiting>,
     /// The plan whose verdict it waits for: any other pending plan of it expires.
     pub plan: Option<RequestId>,
-    /// Whether the daemon must ring it when its inbox grows.
-    pub wants_ring: bool,
+    /// Whether the daemon must wake it when its inbox grows.
+    pub needs_waking: bool,
     /// How far it has taken its inbox in, in bytes.
     pub read: u64,
     /// What its conversation has cost so far.
@@ -87,7 +87,7 @@ pub enum ToWorker {
         taken: bool,
     },
     /// The inbox has grown.
-    Ring,
+    Wake,
     /// The turn shall end.
     Interrupt {
         /// When that was asked for ([`crate::clock::since_boot`]): work that began later is not meant.
@@ -118,7 +118,7 @@ pub struct Welcome {
     pub begins_at: Position,
     /// What the conversation begins with.
     pub prompt: Option<String>,
-    /// Whether the worker may take an inotify instance of its own; else the daemon rings.
+    /// Whether the worker may take an inotify instance of its own; else the daemon wakes it.
     pub watch: bool,
     /// Environment, umask and keys.
     pub environment: Environment,

@@ -79,7 +79,7 @@ impl<T: Tools> Session<T> {
         let waking = match (welcome.watch, settings.poll) {
             (_, true) => Waking::Poll,
             (true, false) => Waking::Events,
-            (false, false) => Waking::Ring,
+            (false, false) => Waking::ByDaemon,
         };
         let mailbox = Mailbox::open(Arc::clone(&dir), &name, work.position, seen, waking)?;
         let limits = Budget {

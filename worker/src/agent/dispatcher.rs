@@ -115,7 +115,7 @@ impl<T: Tools> Dispatcher<T> {
 
     /// Says where the worker stands, and serves what happens next, or the time. Dropping the future loses nothing.
     pub(crate) async fn serve(&mut self, until: Option<Duration>) {
-        self.link.report_state(self.state.report(self.mailbox.wants_ring()));
+        self.link.report_state(self.state.report(self.mailbox.needs_waking()));
         let until = until.map_or(self.tick, |until| self.tick.min(self.began + until));
         let Self { state, link, mailbox, toolbox, terminate, pauses, .. } = self;
         // In an order, so that a schedule can be replayed. What comes last is only to be looked at now and then, and is
@@ -164,7 +164,7 @@ impl<T: Tools> Dispatcher<T> {
                 self.link.stop_submitting(&request_id);
                 self.state.refused(&request_id, (why, taken), self.now());
             }
-            ToWorker::Ring => self.fetch(),
+            ToWorker::Wake => self.fetch(),
             // It may come late, and find work that was not there when it was asked for.
             ToWorker::Interrupt { asked_at } if asked_at < self.work_began => {}
             ToWorker::Interrupt { .. } => self.state.interrupt(),

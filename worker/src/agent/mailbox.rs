@@ -35,8 +35,8 @@ pub(crate) enum Waking {
     Events,
     /// On a timer.
     Poll,
-    /// Not at all: the daemon rings.
-    Ring,
+    /// Not at all: the daemon wakes the worker.
+    ByDaemon,
 }
 
 /// The inbox of this member.
@@ -101,8 +101,8 @@ impl Mailbox {
         Ok(mailbox)
     }
 
-    /// Tells whether the daemon must ring.
-    pub(crate) fn wants_ring(&self) -> bool {
+    /// Tells whether the daemon must wake this worker.
+    pub(crate) fn needs_waking(&self) -> bool {
         self.watch.is_none()
     }
 
@@ -153,7 +153,7 @@ impl Mailbox {
     }
 
     /// Sees that what stands at the path is watched, before it is read: whatever takes its place from then on wakes. Where
-    /// that cannot be done, the daemon rings, which watches the folder.
+    /// that cannot be done, the daemon, which watches the folder, wakes the worker.
     fn listen(&mut self) {
         let Some(watch) = &mut self.watch else { return };
         let mut armed = watch.rearm_if_needed();
@@ -163,7 +163,7 @@ impl Mailbox {
             armed = watch.rearm_if_needed();
         }
         if let Err(error) = armed {
-            tracing::warn!("{error}: the daemon is asked to ring");
+            tracing::warn!("{error}: the daemon is asked to wake this worker");
             self.watch = None;
         }
     }
@@ -246,9 +246,9 @@ fn nothing(behind: Position) -> Consumed {
     Consumed::Messages { messages: Vec::new(), behind }
 }
 
-/// Arms the watch; without one the daemon rings.
+/// Arms the watch; without one the daemon wakes the worker.
 fn arm(dir: &TeamDir, name: &Name, waking: Waking) -> Option<Watch> {
-    if waking == Waking::Ring {
+    if waking == Waking::ByDaemon {
         return None;
     }
     match Watch::file(&dir.path(&TeamPath::inbox(name)), waking == Waking::Poll) {
@@ -259,7 +259,7 @@ fn arm(dir: &TeamDir, name: &Name, waking: Waking) -> Option<Watch> {
             Some(watch)
         }
         Err(error) => {
-            tracing::warn!("{error}: the daemon is asked to ring");
+            tracing::warn!("{error}: the daemon is asked to wake this worker");
             None
         }
     }

@@ -40,7 +40,7 @@ impl World<'_> {
         let kind = self.rng.below(14);
         self.writes(from, kind);
         if self.rng.one_in(2) {
-            self.send_to_worker(ToWorker::Ring);
+            self.send_to_worker(ToWorker::Wake);
         }
     }
 

@@ -195,7 +195,7 @@ impl<'p> World<'p> {
                 self.time_passes(seconds);
             }
             60..=75 => self.writes_message(),
-            76..=79 => self.send_to_worker(teamd_shared::control::ToWorker::Ring),
+            76..=79 => self.send_to_worker(teamd_shared::control::ToWorker::Wake),
             80..=88 => self.a_person_acts(),
             89..=93 if self.happens(0) => self.lights_the_fuse(),
             94 if self.happens(1) => self.connection_breaks(),

@@ -17,7 +17,7 @@ use teamd_shared::transcript::Usage;
 use crate::daemon::core::event::{Event, Incarnation, Now};
 use crate::daemon::core::watchdog::{LookResult, Should, Watch};
 
-/// How many workers take an inotify instance of their own; the others are rung. Linux grants 128 to a user, and other programs
+/// How many workers take an inotify instance of their own; the daemon wakes the others. Linux grants 128 to a user, and other programs
 /// need some (`inotify(7)`, `max_user_instances`).
 const WATCHERS: usize = 32;
 
@@ -150,10 +150,10 @@ impl Live {
         }
     }
 
-    /// Notes whether a worker relies on the daemon's rings to hear of its mail. Returns true if it does so from now on: the
-    /// daemon then rings for what came before.
-    pub(crate) fn wants_ring(&mut self, incarnation: &Incarnation, wants: bool) -> bool {
-        let said = self.of_mut(incarnation).map(|alive| &mut alive.said.wants_ring);
+    /// Notes whether a worker relies on the daemon to wake it for its mail. Returns true if it does so from now on: the
+    /// daemon then wakes it for what came before.
+    pub(crate) fn needs_waking(&mut self, incarnation: &Incarnation, wants: bool) -> bool {
+        let said = self.of_mut(incarnation).map(|alive| &mut alive.said.needs_waking);
         said.is_some_and(|said| !std::mem::replace(said, wants) && wants)
     }
 
@@ -404,11 +404,11 @@ mod tests {
     fn a_worker_that_hears_of_its_mail_no_more_is_rung_once_for_what_came_before() {
         let mut live = Live::default();
         let incarnation = Incarnation { name: Name::new("alice").unwrap(), number: 1 };
-        assert!(!live.wants_ring(&incarnation, true), "it is not known");
+        assert!(!live.needs_waking(&incarnation, true), "it is not known");
         live.recall(&incarnation, Doing::Idle, Usage::default());
-        let told = [false, true, true, false, true].map(|wants| live.wants_ring(&incarnation, wants));
+        let told = [false, true, true, false, true].map(|wants| live.needs_waking(&incarnation, wants));
         assert_eq!(told, [false, true, false, false, true]);
         let next = Incarnation { number: 2, ..incarnation };
-        assert!(!live.wants_ring(&next, true), "another incarnation");
+        assert!(!live.needs_waking(&next, true), "another incarnation");
     }
 }

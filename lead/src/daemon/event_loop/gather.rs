@@ -62,9 +62,9 @@ impl EventLoop {
                 }
                 match frame {
                     FromWorker::State(state) => {
-                        // The worker was not rung for mail that came before this was known.
-                        if self.dispatcher.live.wants_ring(&incarnation, state.wants_ring) {
-                            self.owned.connections.say(&incarnation, ToWorker::Ring);
+                        // The worker was not woken for mail that came before this was known.
+                        if self.dispatcher.live.needs_waking(&incarnation, state.needs_waking) {
+                            self.owned.connections.say(&incarnation, ToWorker::Wake);
                         }
                         // Only what is idle is given work, or reminded of it.
                         if state.doing == Doing::Idle {
@@ -165,7 +165,7 @@ impl EventLoop {
         Some(Event::Connected { incarnation, environment, state })
     }
 
-    /// Reads the lead's inbox, and rings the workers that do not watch theirs, if those inboxes have grown.
+    /// Reads the lead's inbox, and wakes the workers that do not watch theirs, if those inboxes have grown.
     pub(super) fn inboxes_changed(&mut self, changes: &Changes) -> Vec<Event> {
         let owners: Vec<Name> = match changes {
             Changes::Files(files) => {
@@ -189,8 +189,8 @@ impl EventLoop {
             if matches!(changes, Changes::Files(_)) {
                 self.dispatcher.mail_arrived(&incarnation, self.now());
             }
-            if self.dispatcher.live.of(&incarnation).is_some_and(|alive| alive.said.wants_ring) {
-                self.owned.connections.say(&incarnation, ToWorker::Ring);
+            if self.dispatcher.live.of(&incarnation).is_some_and(|alive| alive.said.needs_waking) {
+                self.owned.connections.say(&incarnation, ToWorker::Wake);
             }
         }
         events

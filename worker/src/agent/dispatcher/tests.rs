@@ -49,11 +49,12 @@ impl Tools for Idle {
     fn reap_orphans(&mut self) {}
 }
 
-/// A dispatcher with an open gate, which the daemon rings.
+/// A dispatcher with an open gate, which the daemon wakes.
 fn dispatcher_of(dir: &Arc<TeamDir>, alice: &Name, at: At) -> Dispatcher<Idle> {
     let directive =
         Directive { seq: 1, gate: Gate::Open, shutdown: None, release: false, plan: None, verdict: None };
-    let mailbox = Mailbox::open(Arc::clone(dir), alice, Position::START, Vec::new(), Waking::Ring).unwrap();
+    let mailbox =
+        Mailbox::open(Arc::clone(dir), alice, Position::START, Vec::new(), Waking::ByDaemon).unwrap();
     let limits = Budget { turns: 5, tokens: None, cost: None };
     let mut work = Work::new(alice.clone());
     work.at = at;

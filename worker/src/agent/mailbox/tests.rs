@@ -22,7 +22,7 @@ impl OwnInbox {
     }
 
     fn open(&self, position: Position) -> Mailbox {
-        Mailbox::open(Arc::clone(&self.dir), &self.name, position, Vec::new(), Waking::Ring).unwrap()
+        Mailbox::open(Arc::clone(&self.dir), &self.name, position, Vec::new(), Waking::ByDaemon).unwrap()
     }
 
     fn write(&self, lines: &str) {
@@ -146,7 +146,7 @@ fn what_takes_the_place_of_the_inbox_is_watched_before_it_is_read() {
                 tokio::time::timeout(LONG, mailbox.changed()).await.expect("a wake-up");
                 mailbox.fetch();
             }
-            assert!(!mailbox.wants_ring(), "round {round}");
+            assert!(!mailbox.needs_waking(), "round {round}");
             while mailbox.has_rest() {
                 drop(mailbox.take());
             }
@@ -155,13 +155,13 @@ fn what_takes_the_place_of_the_inbox_is_watched_before_it_is_read() {
 }
 
 #[test]
-fn an_inbox_that_can_be_watched_no_more_wants_the_daemon_to_ring() {
+fn an_inbox_that_can_be_watched_no_more_wants_the_daemon_to_wake_it() {
     let scene = OwnInbox::new();
     let path = scene.dir.path(&TeamPath::inbox(&scene.name));
     let mut mailbox =
         Mailbox::open(Arc::clone(&scene.dir), &scene.name, Position::START, Vec::new(), Waking::Events)
             .unwrap();
-    assert!(!mailbox.wants_ring());
+    assert!(!mailbox.needs_waking());
     // A link to nothing can neither be watched nor made a file of.
     let link = path.with_extension("link");
     std::os::unix::fs::symlink("nothing", &link).unwrap();
@@ -169,7 +169,7 @@ fn an_inbox_that_can_be_watched_no_more_wants_the_daemon_to_ring() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async { tokio::time::timeout(LONG, mailbox.changed()).await.expect("a wake-up") });
     mailbox.fetch();
-    assert!(mailbox.wants_ring());
+    assert!(mailbox.needs_waking());
     std::fs::remove_file(&path).unwrap();
     mailbox.fetch();
     scene.write(HI);
@@ -178,15 +178,15 @@ fn an_inbox_that_can_be_watched_no_more_wants_the_daemon_to_ring() {
 }
 
 #[test]
-fn an_inbox_that_is_not_watched_wants_the_daemon_to_ring() {
+fn an_inbox_that_is_not_watched_wants_the_daemon_to_wake_it() {
     let scene = OwnInbox::new();
-    assert!(scene.open(Position::START).wants_ring());
+    assert!(scene.open(Position::START).needs_waking());
     let open =
         |waking| Mailbox::open(Arc::clone(&scene.dir), &scene.name, Position::START, Vec::new(), waking);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let mailbox = open(Waking::Poll).unwrap();
-        assert!(!mailbox.wants_ring());
+        assert!(!mailbox.needs_waking());
         scene.write(HI);
         tokio::time::timeout(std::time::Duration::from_secs(20), mailbox.changed()).await.unwrap();
     });

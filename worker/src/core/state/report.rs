@@ -74,8 +74,8 @@ impl Budget {
 }
 
 impl State {
-    /// Returns what the worker says of itself; `wants_ring`: its inbox is not watched.
-    pub(crate) fn report(&self, wants_ring: bool) -> WorkerState {
+    /// Returns what the worker says of itself; `needs_waking`: its inbox is not watched.
+    pub(crate) fn report(&self, needs_waking: bool) -> WorkerState {
         let (doing, activity) = match &self.work.at {
             At::Idle => (Doing::Idle, self.work.trouble.as_str()),
             At::PendingPlan(PendingPlan {
@@ -98,7 +98,7 @@ impl State {
             idle_reason: self.work.idle_reason.filter(|_| matches!(self.work.at, At::Idle)),
             waiting,
             plan,
-            wants_ring,
+            needs_waking,
             read: self.work.position.offset,
             usage: self.work.usage,
         }

@@ -35,7 +35,7 @@ fn an_incarnation_without_a_prompt_is_idle_and_writes_only_that_it_began() {
     let team = Team::new();
     let worker = team.begin(&Begin::default());
     assert_eq!(
-        (worker.state.doing, worker.state.applied_seq, worker.state.wants_ring),
+        (worker.state.doing, worker.state.applied_seq, worker.state.needs_waking),
         (Doing::Idle, 1, false)
     );
     assert_eq!(team.entries(), ["life"]);
@@ -73,9 +73,9 @@ fn a_message_wakes_her_and_what_starts_no_turn_does_not() {
 fn who_may_not_watch_is_rung() {
     let team = Team::new();
     let mut worker = team.begin(&Begin { watch: false, ..Begin::default() });
-    assert!(worker.state.wants_ring);
+    assert!(worker.state.needs_waking);
     team.write("hi");
-    worker.send(ToWorker::Ring);
+    worker.send(ToWorker::Wake);
     team.until("an answer", || team.lead("idle_notification").len() == 1);
 }
 

@@ -93,7 +93,7 @@ fn mail_waits_for_the_verdict() {
     let mut worker = team.begin(&Begin { watch: false, ..closed("/plan_approval Drop it") });
     let (request_id, _) = recorded_plan(&mut worker);
     team.write("and then this");
-    worker.send(ToWorker::Ring);
+    worker.send(ToWorker::Wake);
     worker.directive(|_| {});
     worker.acts();
     assert_eq!(team.entries(), ["life", "answer"]);

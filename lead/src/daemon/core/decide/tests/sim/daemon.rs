@@ -43,7 +43,7 @@ pub(in super::super) struct Daemon {
     pub(in super::super) unwritten: Option<Duration>,
     /// Lines that a mutant takes for written.
     pub(super) unsynced: Vec<Line>,
-    /// How many lines of the lead's inbox are read, and when it is looked at without a ring.
+    /// How many lines of the lead's inbox are read, and when it is looked at without a wake-up.
     pub(super) lead: u64,
     pub(super) lead_has_more: bool,
     pub(super) tick: Duration,

@@ -24,8 +24,8 @@ pub(in super::super) struct Disk {
     pub(super) bad: BTreeSet<u64>,
     /// Whether its last line has no end.
     torn: bool,
-    /// Whether the daemon is rung for it.
-    pub(super) rung: bool,
+    /// Whether the daemon is woken for it.
+    pub(super) woken: bool,
     pub(in super::super) transcripts: BTreeMap<Name, Transcript>,
     /// What `config.json` says.
     pub(super) roster: BTreeMap<Name, MemberStatus>,
@@ -130,7 +130,7 @@ impl World {
 
     /// Reports a change of the inbox, unless the event is lost.
     fn rings_the_daemon(&mut self) {
-        self.disk.rung |= !self.rng.one_in(4);
+        self.disk.woken |= !self.rng.one_in(4);
     }
 
     /// Reads the journal as a daemon does that starts, and cuts off what is torn.

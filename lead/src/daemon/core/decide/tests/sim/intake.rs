@@ -139,15 +139,15 @@ impl World {
         }
     }
 
-    /// Looks at the lead's inbox: when it is rung, when there was more, and on the slow tick.
+    /// Looks at the lead's inbox: when it is woken, when there was more, and on the slow tick.
     pub(super) fn looks_at_its_inbox(&mut self, daemon: &mut Daemon) -> Option<Event> {
-        let rung = std::mem::take(&mut self.disk.rung);
+        let woken = std::mem::take(&mut self.disk.woken);
         let ticks = daemon.tick <= self.clocks.monotonic;
         if ticks {
             daemon.tick = self.clocks.monotonic + SLOW_TICK;
         }
         let ticks = ticks && !self.is(Mutant::OnlyRingsAreHeard);
-        let looks = rung || ticks || daemon.lead_has_more;
+        let looks = woken || ticks || daemon.lead_has_more;
         looks.then(|| self.reads_its_inbox(daemon))
     }
 

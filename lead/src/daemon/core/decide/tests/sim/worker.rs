@@ -243,7 +243,7 @@ impl World {
                 self.plan_ends(worker);
             }
             ToWorker::Stranger { .. } => worker.stranger = true,
-            ToWorker::Ring => {}
+            ToWorker::Wake => {}
             ToWorker::Ping { number } => self.says(worker, Up::Says(FromWorker::Pong { number })),
         }
         true

@@ -209,7 +209,11 @@ impl Prices {
         }
     }
 
-    fn require(&self, model: &str) -> Result<(), PriceError> {
+    /// Makes sure that the price of a model is known.
+    ///
+    /// # Errors
+    /// [`PriceError::Unknown`] if it is not.
+    pub fn require(&self, model: &str) -> Result<(), PriceError> {
         match self.of(model) {
             Some(_) => Ok(()),
             None => Err(PriceError::Unknown { model: full_name(model), path: self.path.clone() }),

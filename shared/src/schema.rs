@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
-use crate::{config, inbox, journal, message, request, transcript};
+use crate::{config, inbox, journal, message, request, task, transcript};
 
 /// What there is a schema of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub enum Of {
 }
 
 /// The commands whose output has a schema, and `error`.
-const OUTPUTS: &str = "spawn up down shutdown status requests inbox transcript-output events log logs send broadcast wait interrupt \
+const OUTPUTS: &str = "spawn up down shutdown status requests inbox transcript-output events log logs send broadcast wait run interrupt \
     request-plan answer forget lint doctor error teamd-start teamd-stop teamd-status teamd-trust";
 
 impl Of {
@@ -76,7 +76,7 @@ fn output(name: &'static str) -> Value {
     let mut outputs: Map<String, Value> =
         serde_json::from_str(include_str!("schema/outputs.json")).unwrap_or_default();
     let mut schema = outputs.remove(name).unwrap_or_default();
-    let mut records = derived::<(config::Roster, request::Request)>("")["$defs"].take();
+    let mut records = derived::<(config::Roster, request::Request, task::Task)>("")["$defs"].take();
     if let (Some(records), Some(Value::Object(more))) = (records.as_object_mut(), outputs.remove("$defs")) {
         records.extend(more);
     }

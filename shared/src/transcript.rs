@@ -222,6 +222,23 @@ impl Usage {
         *self == Self::default()
     }
 
+    /// Returns what was used since an earlier count; all of it, if another conversation has begun.
+    pub fn since(&self, before: &Self) -> Self {
+        let less = || {
+            Some(Self {
+                input_tokens: self.input_tokens.checked_sub(before.input_tokens)?,
+                output_tokens: self.output_tokens.checked_sub(before.output_tokens)?,
+                cache_read_input_tokens: self
+                    .cache_read_input_tokens
+                    .checked_sub(before.cache_read_input_tokens)?,
+                cache_creation_input_tokens: self
+                    .cache_creation_input_tokens
+                    .checked_sub(before.cache_creation_input_tokens)?,
+            })
+        };
+        less().unwrap_or(*self)
+    }
+
     /// Returns what counts against a budget: all but what came from a cache.
     pub fn billed(&self) -> u64 {
         self.input_tokens.saturating_add(self.cache_creation_input_tokens).saturating_add(self.output_tokens)

@@ -31,6 +31,7 @@ mod races;
 mod register;
 mod replace;
 mod rotation;
+mod run;
 mod sandbox;
 mod schemas;
 mod settings;

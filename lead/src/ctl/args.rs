@@ -19,7 +19,7 @@ pub(crate) use looking::{
     Column, Completions, Doctor, Events, Inbox, Lint, LintAs, Log, Logs, Plans, Range, Requests, Schema,
     StatusArgs, TranscriptArgs,
 };
-pub(crate) use tasks::{TaskCommand, TaskList, Tasks};
+pub(crate) use tasks::{Run, TaskCommand, TaskList, Tasks};
 
 /// The heading of the options that every command takes.
 const EVERYWHERE: &str = "Options of every command";
@@ -117,6 +117,12 @@ pub(crate) enum Command {
     /// List the tasks that are not finished: short for `task list`
     #[command(name = "tasks")]
     TaskList(TaskList),
+    /// Have the team do its tasks, or reach a goal, and end when nothing is left to do
+    ///
+    /// Starts the daemon and the members of team.toml, each of which is given the next task while it is idle. A GOAL goes to the
+    /// lead agent, which makes the tasks. Shows each change, shuts the team down, and says what came of each task. Exits 0 if
+    /// every task is completed, 3 if one is not, 5 if a limit was reached. Started again after it was killed, it goes on.
+    Run(Run),
     /// Wait until teammates have a given status
     Wait(Wait),
     /// Remove ended teammates from the team; their files move to the archive

@@ -270,7 +270,7 @@ pub(crate) fn explain(error: &clap::Error) -> CommandError {
 /// Returns what is meant by a command that other programs have. (Those that mean the same as one of ours are its aliases.)
 fn command_of(verb: &str) -> Option<&'static str> {
     Some(match verb {
-        "start" | "run" => "`teamctl spawn NAME` starts a teammate, `teamd start` the daemon",
+        "start" => "`teamctl spawn NAME` starts a teammate, `teamd start` the daemon",
         "stop" => "`teamctl shutdown NAME` ends a teammate, `teamd stop` the whole team",
         "kill" => "`teamctl shutdown NAME --force` ends a teammate whatever it says",
         "restart" => "`teamctl shutdown NAME`, then `teamctl spawn NAME --resume`",

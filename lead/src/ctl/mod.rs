@@ -55,7 +55,7 @@ fn dispatch(command: Command, context: &Context, take_lock: TakeLock) -> Command
     }
     match &command {
         // Spawn, up and shutdown need a valid team.toml; `--force` does not.
-        Command::Spawn(_) | Command::Up(_) => {
+        Command::Spawn(_) | Command::Up(_) | Command::Run(_) => {
             // A team.toml beside an unregistered team directory is ignored, with its mistakes.
             if !context.is_missing() {
                 context.dir()?;
@@ -85,6 +85,7 @@ fn dispatch(command: Command, context: &Context, take_lock: TakeLock) -> Command
         Command::Approve(args) => commands::answer::run(context, &args.id, true, &args.feedback),
         Command::Reject(args) => commands::answer::run(context, &args.id, false, &args.feedback),
         Command::RequestPlan(args) => commands::request_plan::run(context, args),
+        Command::Run(args) => commands::run::run(context, &args),
         Command::Wait(args) => commands::wait::run(context, &args),
         Command::Task(args) => commands::task::run(context, args),
         Command::TaskList(args) => commands::task::run(context, Tasks { command: TaskCommand::List(args) }),

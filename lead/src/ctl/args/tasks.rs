@@ -1,11 +1,15 @@
-//! The arguments of `teamctl task`.
+//! The arguments of `teamctl task` and `teamctl run`.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueHint};
+use teamd_shared::amount::parse_tokens;
 use teamd_shared::name::Name;
+use teamd_shared::price::{Dollars, parse_dollars};
 use teamd_shared::task::{TaskFields, TaskId};
 
+use super::value::duration;
 use crate::ctl::completion::names;
 
 // (A doc comment would replace the help of the command.)
@@ -46,6 +50,31 @@ pub(crate) enum TaskCommand {
     /// In a checklist (`- [ ] subject`), an item waits for those that are nested below it. In TOML each `[[task]]` has the fields of
     /// `teamctl task show ID --json`; in JSON an array has them. There `id` numbers the tasks of the file, for `blocked_by`.
     Import(TaskImport),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    /// What the team is to reach: the lead agent makes the tasks; - reads it from stdin
+    #[arg(allow_hyphen_values = true)]
+    pub(crate) goal: Option<String>,
+    /// Make the tasks of a file first, as `task import` does; - is stdin
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) tasks: Option<PathBuf>,
+    /// How long the run may take [default: no limit]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) timeout: Option<Duration>,
+    /// How many tokens the run may cost, such as 200k or 2M; those from a cache do not count [default: no limit]
+    #[arg(long, value_name = "N", value_parser = parse_tokens)]
+    pub(crate) max_tokens: Option<u64>,
+    /// How many dollars the run may cost, such as 2.50 [default: no limit]
+    #[arg(long, value_name = "DOLLARS", value_parser = parse_dollars)]
+    pub(crate) max_cost: Option<Dollars>,
+    /// Write what came of each task: FILE.json, or FILE.xml for JUnit
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) report: Option<PathBuf>,
+    /// Leave the team running, if no limit is reached
+    #[arg(long)]
+    pub(crate) keep: bool,
 }
 
 #[derive(Debug, Args)]

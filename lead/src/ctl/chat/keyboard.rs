@@ -12,6 +12,8 @@ use futures_util::future::poll_immediate;
 use rustix::event::{PollFd, PollFlags, poll};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
+use crate::ctl::output::Screen;
+
 /// What comes from the terminal.
 #[derive(Debug)]
 pub(super) enum Input {
@@ -38,7 +40,7 @@ impl Keyboard {
     /// # Errors
     /// If the system refuses.
     pub(super) fn open() -> io::Result<Self> {
-        let edits = std::env::var("TERM").is_ok_and(|term| !matches!(term.as_str(), "" | "dumb" | "cons25"));
+        let edits = Screen::can_move();
         let (sender, beside) = unbounded_channel();
         let mut keyboard = Self { keys: None, beside, edits };
         if edits {

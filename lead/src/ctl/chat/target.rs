@@ -97,7 +97,7 @@ impl ChatTarget {
     /// # Errors
     /// [`ExitCode::NotRunning`] without a daemon, [`ExitCode::Conflict`] if a teammate is not running or the lead agent differs
     /// from the command line, else as `teamctl spawn`.
-    pub(super) async fn ensure(
+    pub(in crate::ctl) async fn ensure(
         &self,
         context: &Context,
         dir: &TeamDir,
@@ -155,7 +155,12 @@ impl ChatTarget {
     ///
     /// # Errors
     /// If it cannot be appended, or the receiver ended meanwhile.
-    pub(super) fn send(&self, context: &Context, dir: &TeamDir, text: &str) -> Result<Uuid, CommandError> {
+    pub(in crate::ctl) fn send(
+        &self,
+        context: &Context,
+        dir: &TeamDir,
+        text: &str,
+    ) -> Result<Uuid, CommandError> {
         let roster = roster::load_one(dir, &self.name)?;
         let to = roster::find_one(dir, &roster, &self.name)?;
         let id = RandomIds.message();

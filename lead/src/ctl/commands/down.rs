@@ -39,7 +39,11 @@ pub(crate) fn run(context: &Context, args: &Down) -> CommandResult {
     })
 }
 
-async fn request_stop(dir: &TeamDir, args: &Down) -> Result<StopOutcome, CommandError> {
+/// Asks the daemon to stop, and waits until it has.
+///
+/// # Errors
+/// As [`Client::connect`], or if the daemon refuses.
+pub(super) async fn request_stop(dir: &TeamDir, args: &Down) -> Result<StopOutcome, CommandError> {
     let (mut client, daemon) = daemon_that_answers(dir).await?;
     let confirmed = match client.call_and_wait(Order::Stop { force: args.force }).await {
         Ok(Done::Stop(StopOutcome::Rejected(names))) => return Ok(StopOutcome::Rejected(names)),

@@ -16,6 +16,7 @@ pub(super) mod logs;
 pub(super) mod plans;
 pub(super) mod request_plan;
 pub(super) mod requests;
+pub(super) mod run;
 pub(super) mod schema;
 pub(super) mod send;
 pub(super) mod shutdown;

@@ -1,6 +1,6 @@
 //! `teamctl task`: the list of work. What changes something asks the daemon; what shows something reads the files.
 
-mod import;
+pub(super) mod import;
 
 use std::time::Duration;
 
@@ -66,7 +66,15 @@ fn given(fields: TaskFields) -> Result<TaskFields, CommandError> {
     Ok(TaskFields { description, ..fields })
 }
 
-fn make(context: &Context, tasks: Vec<TaskFields>, within: bool) -> Result<Vec<Task>, CommandError> {
+/// Makes tasks; with `within` they name those before which they stand by their places among them.
+///
+/// # Errors
+/// As the daemon refuses.
+pub(super) fn make(
+    context: &Context,
+    tasks: Vec<TaskFields>,
+    within: bool,
+) -> Result<Vec<Task>, CommandError> {
     ask(context, TaskOrder::Add { id: RandomIds.request(), tasks, within })
 }
 
@@ -93,13 +101,8 @@ fn ask(context: &Context, order: TaskOrder) -> Result<Vec<Task>, CommandError> {
 fn list(context: &Context, args: &TaskList) -> CommandResult {
     let dir = context.dir()?;
     let team = journal::fold(&dir)?;
-    let mut tasks: Vec<Task> = team.tasks.values().cloned().collect();
-    if args.all {
-        // What was completed long ago stands in its own file alone.
-        let old = (1..=team.last_task).filter(|id| !team.tasks.contains_key(id));
-        tasks.extend(old.filter_map(|id| read(&dir, id).ok().flatten()));
-        tasks.sort_by_key(|task| task.id);
-    } else {
+    let mut tasks = if args.all { all(&dir, &team) } else { team.tasks.values().cloned().collect() };
+    if !args.all {
         tasks.retain(|task| !task.status.is_finished());
         tasks.sort_by_key(|task| (std::cmp::Reverse(task.priority), task.id));
     }
@@ -116,6 +119,15 @@ fn list(context: &Context, args: &TaskList) -> CommandResult {
     }
     context.out.text(table(&team, &tasks).render(context.out.width()))?;
     Ok(ExitCode::Done)
+}
+
+/// Returns every task, by number. What was completed long ago stands in its own file alone.
+pub(super) fn all(dir: &TeamDir, team: &Team) -> Vec<Task> {
+    let old = (1..=team.last_task).filter(|id| !team.tasks.contains_key(id));
+    let old = old.filter_map(|id| read(dir, id).ok().flatten());
+    let mut tasks: Vec<Task> = team.tasks.values().cloned().chain(old).collect();
+    tasks.sort_by_key(|task| task.id);
+    tasks
 }
 
 fn table(team: &Team, tasks: &[Task]) -> Table {
@@ -159,7 +171,8 @@ fn verified(task: &Task) -> &'static str {
     }
 }
 
-fn style(status: TaskStatus) -> Style {
+/// Returns the style of a status.
+pub(super) fn style(status: TaskStatus) -> Style {
     match status {
         TaskStatus::Completed => AnsiColor::Green.on_default(),
         TaskStatus::Failed => BAD,

@@ -1,5 +1,7 @@
 //! `teamctl up`: starts the teammates that `team.toml` names. Every one is tried, whatever becomes of the others.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use teamd_shared::name::Name;
 use teamd_shared::suggest;
@@ -31,7 +33,7 @@ pub(in crate::ctl) fn run(context: &Context, args: &Up) -> CommandResult {
             results.push(value);
             if context.out.is_json() { Ok(()) } else { context.out.text(text) }
         };
-        let Err(error) = start(context, &dir, name, args, report) else { continue };
+        let Err(error) = start(context, &dir, request(name), (args.timeout, report)) else { continue };
         context.out.error(&error);
         codes.push(error.code());
         results.push(json!({"name": name, "error": error.to_json()}));
@@ -46,21 +48,24 @@ pub(in crate::ctl) fn run(context: &Context, args: &Up) -> CommandResult {
     Ok(ExitCode::highest(codes))
 }
 
-/// Starts a teammate, unless it runs.
-fn start(
+/// Starts a teammate, unless it runs, and waits so long until it is ready.
+///
+/// # Errors
+/// As [`spawn::spawn`].
+pub(super) fn start(
     context: &Context,
     dir: &TeamDir,
-    name: &Name,
-    args: &Up,
-    mut report: impl FnMut(Value, String) -> Result<(), CommandError>,
+    request: SpawnRequest<'_>,
+    (timeout, mut report): (Duration, impl FnMut(Value, String) -> Result<(), CommandError>),
 ) -> Result<(), CommandError> {
+    let name = request.name;
     let roster = roster::load_one(dir, name)?;
     if let Some(it) = roster.member(name).filter(|member| roster::runs(&roster, member)) {
         let value = json!({"name": name, "pid": it.pid, "incarnation": it.incarnation, "status": it.status, "already_running": true});
         let text = format!("{name} runs already: {} (incarnation {})", it.status.as_str(), it.incarnation);
         return report(value, text);
     }
-    spawn::spawn(context, dir, request(name), args.timeout, |mut value, text| {
+    spawn::spawn(context, dir, request, timeout, |mut value, text| {
         value["already_running"] = false.into();
         report(value, text)
     })
@@ -71,7 +76,10 @@ fn request(name: &Name) -> SpawnRequest<'_> {
 }
 
 /// Returns the teammates that are meant, each once: those of these members, or of all.
-fn teammates(file: &TeamFile, wanted: &[Name]) -> Result<Vec<Name>, CommandError> {
+///
+/// # Errors
+/// [`ExitCode::NotFound`] if `team.toml` names no member, or not one of these.
+pub(super) fn teammates(file: &TeamFile, wanted: &[Name]) -> Result<Vec<Name>, CommandError> {
     let known: Vec<Name> = file.members.keys().cloned().collect();
     if known.is_empty() {
         let message = match file.path.as_os_str().is_empty() {

@@ -60,6 +60,11 @@ impl Screen {
         Self { steps, choice: AutoStream::choice(&io::stdout()) }
     }
 
+    /// Tells whether a terminal of this environment can move its cursor.
+    pub(crate) fn can_move() -> bool {
+        std::env::var("TERM").is_ok_and(|term| !matches!(term.as_str(), "" | "dumb" | "cons25"))
+    }
+
     /// Makes an output for people that prints everything here.
     pub(crate) fn output(&self) -> Output {
         let sink = || -> Box<dyn Write> {

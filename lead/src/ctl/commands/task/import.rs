@@ -33,7 +33,7 @@ struct TomlFile {
 ///
 /// # Errors
 /// [`ExitCode::Usage`] for what is no list of tasks, with the place in the file.
-pub(super) fn read(file: &Path) -> Result<Vec<TaskFields>, CommandError> {
+pub(in crate::ctl) fn read(file: &Path) -> Result<Vec<TaskFields>, CommandError> {
     let content = text::from_file(file)?;
     let tasks = parse(&content).map_err(|why| {
         CommandError::new(ExitCode::Usage, format!("{}: {why}", file.display()))

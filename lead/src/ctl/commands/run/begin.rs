@@ -1,0 +1,162 @@
+//! How a run begins: the members, the tasks, the goal; and how it finds what an earlier run has begun.
+
+use std::time::{Duration, Instant};
+
+use teamd_shared::clock::wall;
+use teamd_shared::member::MemberStatus;
+use teamd_shared::message::{Message, USER};
+use teamd_shared::name::Name;
+use teamd_shared::task::{Task, TaskFields, TaskId};
+use teamd_shared::team_dir::{TeamDir, TeamPath};
+use teamd_shared::terms::TermsPatch;
+use teamd_shared::terms::resolve::SpawnRequest;
+
+use super::super::{task, up};
+use super::Work;
+use super::progress::Scope;
+use super::spent::Spent;
+use crate::ctl::args::Run;
+use crate::ctl::chat::{ChatTarget, LeadOptions};
+use crate::ctl::context::{Context, block_on};
+use crate::ctl::output::Screen;
+use crate::ctl::tail::Tail;
+use crate::ctl::{journal, money, roster};
+use crate::error::CommandError;
+use crate::exit_code::ExitCode;
+
+/// How long a member may take until it is ready.
+const READY: Duration = Duration::from_secs(30);
+
+/// What the lead agent is told beside its goal.
+const WITH_GOAL: &str = "No person is here while you work on this. Make tasks of it with task_create, each with a check that shows \
+    whether it is done, and with blocked_by where one needs another. Teammates are given the tasks while they are idle. Then end your turn: \
+    you are told what becomes of the tasks. The run ends when no task is left and you are idle.";
+
+pub(super) fn member(name: &Name) -> SpawnRequest<'_> {
+    let flags = TermsPatch { auto: Some(true), ..TermsPatch::default() };
+    SpawnRequest { name, flags, ca: None, resume: false }
+}
+
+/// Refuses a run with nothing to do. A run that goes on may find all done.
+pub(super) fn has_work(dir: Option<&TeamDir>, is_given: bool) -> Result<(), CommandError> {
+    if is_given || dir.map(journal::fold).transpose()?.is_some_and(|team| team.last_task > 0) {
+        return Ok(());
+    }
+    Err(CommandError::new(ExitCode::Usage, "there is nothing to do: no task was ever made, and no GOAL is given")
+        .hint("`teamctl run --tasks FILE` makes tasks first; `teamctl run 'fix the failing test'` has the lead agent make them"))
+}
+
+impl<'a> Work<'a> {
+    pub(super) fn begin(
+        context: &'a Context,
+        dir: &'a TeamDir,
+        (args, screen): (&'a Run, Option<&'a Screen>),
+    ) -> Result<Self, CommandError> {
+        let mut journal = Tail::new(dir, TeamPath::journal());
+        journal.begin(Some(0), |_| true)?;
+        let team = journal::fold(dir)?;
+        let open = team.tasks.values().filter(|task| !task.status.is_finished()).map(|task| task.id);
+        Ok(Self {
+            context,
+            dir,
+            args,
+            screen,
+            began: (Instant::now(), wall()),
+            prices: money::prices(context),
+            scope: Scope { open: open.collect(), since: team.last_task + 1 },
+            has_goal: false,
+            spent: Spent::since(&roster::load(dir)?),
+            journal,
+        })
+    }
+
+    /// Starts the members, and gives them what is to be done, unless an earlier run has.
+    pub(super) fn prepare(
+        &mut self,
+        names: &[Name],
+        (tasks, goal): (Vec<TaskFields>, Option<String>),
+    ) -> Result<(), CommandError> {
+        for name in names {
+            let started = up::start(self.context, self.dir, member(name), (READY, |_, _| Ok(())));
+            // What its code means of a run is something else.
+            started.map_err(|error| match error.code() {
+                ExitCode::TimedOut | ExitCode::Conflict | ExitCode::NotFound => {
+                    let failed = CommandError::new(ExitCode::Failed, error.message());
+                    error.next_step().into_iter().fold(failed, CommandError::hint)
+                }
+                _ => error,
+            })?;
+        }
+        self.require_prices()?;
+        let known = task::all(self.dir, &journal::fold(self.dir)?);
+        match under_way(&known, &tasks) {
+            Some(first) => {
+                self.scope.since = first;
+                self.context.out.note(format_args!(
+                    "these tasks are under way, from {first} on: the run goes on with them"
+                ));
+            }
+            None if !tasks.is_empty() => drop(task::make(self.context, tasks, true)?),
+            None => {}
+        }
+        goal.map_or(Ok(()), |goal| block_on(self.tell(&goal)))
+    }
+
+    /// Refuses a limit of cost where a price is not known.
+    fn require_prices(&self) -> Result<(), CommandError> {
+        let roster = roster::load(self.dir)?;
+        let running =
+            roster.members.iter().filter(|member| roster::runs(&roster, member) && member.model != "script");
+        let mut models = running.filter(|_| self.args.max_cost.is_some()).map(|member| &member.model);
+        Ok(models.try_for_each(|model| self.prices.require(model))?)
+    }
+
+    /// Gives the goal to the lead agent, unless that is at it already.
+    async fn tell(&mut self, goal: &str) -> Result<(), CommandError> {
+        self.has_goal = true;
+        let target = ChatTarget { name: Name::lead(), start: Some(LeadOptions::default()) };
+        target.ensure(self.context, self.dir, false).await?;
+        self.require_prices()?;
+        let text = format!("{}\n\n{}", goal.trim(), WITH_GOAL);
+        let (team, roster) = (journal::fold(self.dir)?, roster::load(self.dir)?);
+        let busy = match roster.member(&target.name) {
+            Some(lead) => lead.status != MemberStatus::Idle || !roster::is_at_rest(self.dir, lead)?,
+            None => false,
+        };
+        if let Some(at) = said_at(self.dir, &text)?.filter(|_| busy || team.has_open_tasks()) {
+            let made = task::all(self.dir, &team).into_iter().find(|task| task.created_at >= at);
+            self.scope.since = made.map_or(self.scope.since, |task| task.id.min(self.scope.since));
+            self.context.out.note("the lead agent was given this goal before: the run goes on with it");
+            return Ok(());
+        }
+        target.send(self.context, self.dir, &text).map(drop)
+    }
+}
+
+/// Finds the tasks of a file that an earlier run has made, if they are not all finished; returns the first.
+fn under_way(known: &[Task], tasks: &[TaskFields]) -> Option<TaskId> {
+    let is_made = |(task, fields): (&Task, &TaskFields)| {
+        fields.subject.as_deref().map(str::trim) == Some(task.subject.as_str())
+            && fields.description.as_deref().unwrap_or_default().trim() == task.description.trim()
+    };
+    let mut runs = known.windows(tasks.len().max(1)).filter(|_| !tasks.is_empty());
+    let found = runs
+        .find(|run| run.iter().zip(tasks).all(is_made) && run.iter().any(|task| !task.status.is_finished()));
+    found.and_then(|run| run.first()).map(|task| task.id)
+}
+
+/// Returns when a person has last said this to the lead agent, in seconds since 1970.
+fn said_at(dir: &TeamDir, text: &str) -> Result<Option<f64>, CommandError> {
+    let mut inbox = Tail::new(dir, TeamPath::inbox(&Name::lead()));
+    let mut at = None;
+    loop {
+        let lines = inbox.read()?;
+        if lines.is_empty() {
+            return Ok(at);
+        }
+        let messages =
+            lines.iter().filter_map(|line| Message::from_json(serde_json::from_slice(line).ok()?).ok());
+        let said = messages.filter(|message| message.from == USER && message.content == text);
+        at = said.filter_map(|message| message.timestamp).next_back().or(at);
+    }
+}

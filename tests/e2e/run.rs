@@ -1,0 +1,301 @@
+//! `teamctl run`: a team that works unattended; every way in which that ends, and what is said of it.
+
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+use teamd_shared::member::MemberStatus;
+
+use crate::support::look::HELD;
+use crate::support::model_server::{ModelServer, Reply};
+use crate::support::terminal::Terminal;
+use crate::support::{Run, Team, is_alive, signal};
+
+/// A team that is not started yet, whose `team.toml` names these members.
+fn team(members: &str) -> Team {
+    let team = Team::new();
+    team.write("team.toml", members);
+    team
+}
+
+fn run(team: &Team, args: &[&str], tasks: &str) -> Run {
+    team.teamctl_with(["run", "--tasks", "-"].iter().chain(args), tasks)
+}
+
+fn report(team: &Team) -> Value {
+    serde_json::from_str(&team.text("report.json")).unwrap()
+}
+
+/// The reasons that the report names, each with its task; 0 is the goal.
+fn stuck(team: &Team) -> Vec<(u64, String)> {
+    let obstacles = report(team)["obstacles"].as_array().unwrap().clone();
+    obstacles
+        .iter()
+        .map(|it| (it["task"].as_u64().unwrap_or_default(), it["why"].as_str().unwrap().to_owned()))
+        .collect()
+}
+
+#[test]
+fn a_team_does_its_tasks_and_the_report_says_what_the_list_says() {
+    let team = team("[members.coder]\ncount = 2\n");
+    let tasks = "- [ ] ship\n  /bash cat a b > shipped\n  - [ ] a\n    /bash echo a > a\n  - [ ] b\n    /bash echo b > b\n";
+    let done = run(&team, &["--report", "report.json"], tasks).ok();
+    assert_eq!(team.text("shipped"), "a\nb\n");
+    team.until_no_process_is_left();
+    for told in ["coder-1 runs", "task 3 (ship) completed", "coder-2 shut down", "3 of 3 tasks completed in "]
+    {
+        assert!(done.stdout.contains(told), "{told}: {done:?}");
+    }
+    let (report, listed) = (report(&team), team.json(["task", "list", "--all"]));
+    assert_eq!(
+        (&report["outcome"], &report["exit_code"], &report["obstacles"]),
+        (&json!("completed"), &json!(0), &json!([]))
+    );
+    let same = ["id", "subject", "status", "attempts"];
+    for (reported, task) in report["tasks"].as_array().unwrap().iter().zip(listed.as_array().unwrap()) {
+        same.iter().for_each(|field| assert_eq!(reported[field], task[field]));
+        assert_eq!(
+            (&reported["verified"], &reported["owner"]),
+            (&task["result"]["verified"], &task["submission"]["by"])
+        );
+    }
+    assert_eq!(report["tasks"].as_array().unwrap().len(), 3);
+    // What an earlier run has done is not of the next one, and a file that is done is made anew.
+    let more = run(&team, &["--json", "--report", "report.xml"], tasks).ok();
+    let lines: Vec<Value> = more.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let (last, changes) = lines.split_last().unwrap();
+    let ids: Vec<_> =
+        last["tasks"].as_array().unwrap().iter().map(|task| task["id"].as_u64().unwrap()).collect();
+    assert_eq!(ids, [4, 5, 6]);
+    assert!(changes.iter().any(|line| line["event"] == "completed" && line["id"] == 6), "{more:?}");
+    let schema = jsonschema::validator_for(&team.json(["schema", "run"])).unwrap();
+    assert!(schema.is_valid(last) && schema.is_valid(&report), "{last}");
+    for field in last.as_object().unwrap().keys() {
+        let mut broken = last.clone();
+        broken[field] = json!([{"what": "ever"}]);
+        assert!(!schema.is_valid(&broken), "{field}");
+    }
+    let journal = jsonschema::validator_for(&team.json(["schema", "journal"])).unwrap();
+    assert!(changes.iter().all(|line| journal.is_valid(line)), "{more:?}");
+    let xml = team.text("report.xml");
+    assert!(
+        xml.contains("<testcase classname=\"coder-")
+            && xml.contains("tests=\"3\" failures=\"0\" errors=\"0\""),
+        "{xml}"
+    );
+}
+
+#[test]
+fn what_is_not_done_is_told_with_the_reason_and_exits_with_3() {
+    let team =
+        team("[work]\n[members.ana]\n[members.planner]\nplan = true\nprompt = '/plan_approval Drop it'\n");
+    let tasks = "[[task]]\nsubject = 'never'\ncheck = 'echo why; exit 7'\nmax_attempts = 1\nfor = 'ana'\n\n\
+        [[task]]\nsubject = 'after it'\nblocked_by = [1]\n\n[[task]]\nsubject = 'planned'\nfor = 'planner'\n\n\
+        [[task]]\nsubject = 'of a stranger'\nfor = 'zoe'\n";
+    let ended = run(&team, &["--report", "report.json", "--keep"], tasks).exits(3);
+    let plan = team.last_request("plan_approval");
+    let why = [
+        (2, "it is blocked by 1 (failed)".to_owned()),
+        (3, format!("the plan {plan} of planner waits for a person")),
+        (4, "it is for zoe, and there is no such teammate".to_owned()),
+    ];
+    assert_eq!(stuck(&team), why);
+    assert_eq!(report(&team)["outcome"], "unfinished");
+    assert!(ended.stderr.contains(&format!("task 3 is stuck: {}", why[1].1)), "{ended:?}");
+    assert!(
+        ended.stderr.contains("`teamctl approve ID`") && ended.stderr.contains("`teamctl task retry ID`"),
+        "{ended:?}"
+    );
+    // The team was kept: the run goes on where it stands.
+    team.teamctl(["approve", &plan]).ok();
+    team.teamctl(["wait", "--task", "3"]).ok();
+    let ended = team.teamctl(["run", "--report", "report.xml"]).exits(3);
+    assert!(ended.stdout.contains("0 of 2 tasks completed"), "{ended:?}");
+    assert!(team.text("report.xml").contains("failures=\"0\" errors=\"2\""), "{}", team.text("report.xml"));
+    assert_eq!(team.status("planner"), "shutdown");
+    team.until_no_process_is_left();
+}
+
+#[test]
+fn a_limit_ends_the_team_in_order() {
+    let team = team("[members.ana]\n");
+    let ended = run(
+        &team,
+        &["--timeout", "2s", "--report", "report.json", "--keep"],
+        &format!("- [ ] long\n  {HELD}\n"),
+    )
+    .exits(5);
+    assert!(ended.stderr.contains("the limit of time is reached"), "{ended:?}");
+    assert_eq!(
+        (&report(&team)["limit"], &report(&team)["tasks"][0]["status"]),
+        (&json!("time"), &json!("pending"))
+    );
+    team.until_no_process_is_left();
+    let server = ModelServer::start();
+    let team = server.team();
+    team.write("team.toml", "[members.ana]\nmodel = 'anthropic:fake'\n");
+    let refused = run(&team, &["--max-cost", "1"], "- [ ] think\n").exits(2);
+    assert!(refused.stderr.contains("price of anthropic:fake is not known"), "{refused:?}");
+    let ended = run(&team, &["--max-tokens", "10", "--report", "report.json"], "- [ ] think\n").exits(5);
+    assert!(ended.stderr.contains("the limit of tokens is reached"), "{ended:?}");
+    let used = report(&team)["tasks"][0]["usage"].clone();
+    assert!(used["output_tokens"].as_u64() > Some(0), "{used}");
+}
+
+#[test]
+fn ctrl_c_ends_the_run_in_order_and_twice_at_once() {
+    let team = team("[members.ana]\n");
+    team.write("tasks.md", &format!("- [ ] long\n  {HELD}\n"));
+    let running = team.start_teamctl(["run", "--tasks", "tasks.md", "--report", "report.json"]);
+    team.until("the work", || team.made("held"));
+    running.signal(Signal::SIGINT);
+    let ended = running.finish().exits(130);
+    assert_eq!(team.status("ana"), "shutdown", "{ended:?}");
+    team.until_no_process_is_left();
+    assert_eq!(report(&team)["outcome"], "interrupted");
+    // One that is stopped cannot leave.
+    std::fs::remove_file(team.root().join("held")).unwrap();
+    let running = team.start_teamctl(["run", "--report", "report.json"]);
+    team.until("the work", || team.made("held"));
+    let worker = team.pid("ana");
+    signal(worker, Signal::SIGSTOP);
+    running.signal(Signal::SIGINT);
+    team.until("the shutdown to be asked", || team.events("asked") == 2);
+    let asked = std::time::Instant::now();
+    running.signal(Signal::SIGINT);
+    let ended = running.finish().exits(130);
+    assert!(asked.elapsed() < Duration::from_secs(20) && is_alive(worker), "{ended:?}");
+    assert!(ended.stderr.contains("the team has not left yet"), "{ended:?}");
+    assert_eq!(report(&team)["outcome"], "interrupted");
+}
+
+#[test]
+fn a_run_that_was_killed_goes_on_and_makes_no_task_twice() {
+    let team = team("[members.ana]\n");
+    team.write("tasks.md", &format!("- [ ] last\n  - [ ] first\n    {HELD}\n"));
+    let mut args = vec!["run", "--tasks", "tasks.md"];
+    let running = team.start_teamctl(&args);
+    team.until("the work", || team.made("held"));
+    running.signal(Signal::SIGKILL);
+    running.finish();
+    args.extend(["--report", "report.json"]);
+    let again = Terminal::teamctl(&team, &args);
+    again.until("these tasks are under way, from 1 on");
+    team.release();
+    assert_eq!(again.finish(), Some(0));
+    assert_eq!(report(&team)["tasks"].as_array().unwrap().len(), 2);
+    team.until_no_process_is_left();
+}
+
+#[test]
+fn a_daemon_that_dies_ends_the_run_with_6_and_the_next_run_goes_on() {
+    let team = team("[members.ana]\n");
+    team.write("tasks.md", &format!("- [ ] long\n  {HELD}\n"));
+    let running = team.start_teamctl(["run", "--tasks", "tasks.md"]);
+    team.until("the work", || team.made("held"));
+    team.kill_daemon();
+    let ended = running.finish().exits(6);
+    assert!(ended.stderr.contains("say `teamctl run` again"), "{ended:?}");
+    team.release();
+    team.teamctl(["run", "--tasks", "tasks.md"]).ok();
+    team.until_no_process_is_left();
+}
+
+#[test]
+fn the_lead_agent_makes_the_tasks_of_a_goal() {
+    let server = ModelServer::answering(|request| {
+        if request.mentions("Build it") && !request.mentions("is made") {
+            let task =
+                json!({"subject": "build", "description": "/bash touch built", "check": "test -e built"});
+            return Reply::call("task_create", task);
+        }
+        Reply::text("The task is made.")
+    });
+    let team = server.team();
+    team.write("team.toml", "[members.ana]\nmodel = 'script'\n");
+    let args = ["run", "Build it, and check it.", "--report", "report.json", "--max-tokens", "10M"];
+    let ended = team.teamctl(args).ok();
+    assert!(team.made("built") && ended.stdout.contains("1 of 1 tasks completed"), "{ended:?}");
+    let report = report(&team);
+    assert_eq!(
+        (&report["tasks"][0]["verified"], &report["tasks"][0]["owner"]),
+        (&json!("in place"), &json!("ana"))
+    );
+    assert!(report["usage"]["output_tokens"].as_u64().unwrap() > 0);
+    assert_eq!((team.status("lead").as_str(), team.status("ana").as_str()), ("shutdown", "shutdown"));
+    // A goal of which no task is made is not reached, whatever the lead agent says.
+    let ended = team.teamctl(["run", "Say hello.", "--report", "report.json"]).exits(3);
+    assert!(
+        ended.stderr.contains("the goal is stuck: the lead agent has made no task of the goal"),
+        "{ended:?}"
+    );
+    // One whose model does not serve is named.
+    server.fails(400);
+    team.teamctl(["run", "Say good night.", "--report", "report.json"]).exits(3);
+    assert!(stuck(&team)[0].1.starts_with("lead could not go on: "), "{:?}", stuck(&team));
+}
+
+#[test]
+fn a_goal_that_is_under_way_is_not_said_twice() {
+    let team = team("[members.ana]\n");
+    let goal = format!("/task_create {}", json!({"subject": "long", "description": HELD}));
+    let running = team.start_teamctl(["run", &goal]);
+    team.until("the work", || team.made("held"));
+    running.signal(Signal::SIGKILL);
+    running.finish();
+    let again = Terminal::teamctl(&team, &["run", &goal, "--report", "report.json"]);
+    again.until("was given this goal before");
+    team.release();
+    assert_eq!(again.finish(), Some(0));
+    assert_eq!(report(&team)["tasks"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn what_cannot_begin_is_refused_before_anything_is_started() {
+    let without = Team::new();
+    for (args, told) in [
+        (vec!["run"], "names no member"),
+        (vec!["run", "go", "--report", "report.txt"], "neither .json nor .xml"),
+        (vec!["run", "go", "--report", "no/where.json"], "no does not exist"),
+        (vec!["run", " "], "the goal is empty"),
+        (vec!["run", "go", "--timeout", "soon"], "--timeout"),
+        (vec!["run", "go", "--max-tokens", "0"], "--max-tokens"),
+    ] {
+        let refused = without.teamctl(&args).exits(2);
+        assert!(refused.stderr.contains(told), "{args:?}: {refused:?}");
+    }
+    let team = team("[members.ana]\n");
+    assert!(team.teamctl(["run"]).exits(2).stderr.contains("there is nothing to do"));
+    assert!(run(&team, &[], "no list").exits(2).stderr.contains("line 1"));
+    team.write("team.toml", "[members.ana]\nmodel = 'anthropic:fake'\n");
+    run(&team, &[], "- [ ] x\n").exits(2);
+    assert!(!team.path("").exists());
+    team.write("team.toml", "auto_start = false\n[members.ana]\n");
+    run(&team, &[], "- [ ] x\n").exits(6);
+    // A report that cannot be written is an error, when all else is done.
+    team.write("team.toml", "[members.ana]\n");
+    std::os::unix::fs::symlink("/dev/full", team.root().join("full.json")).unwrap();
+    let ended = run(&team, &["--report", "full.json"], "- [ ] x\n").exits(1);
+    assert!(
+        ended.stderr.contains("cannot write the report") && ended.stdout.contains("1 of 1 tasks"),
+        "{ended:?}"
+    );
+    team.until_no_process_is_left();
+}
+
+#[test]
+fn a_terminal_shows_how_far_the_tasks_are_and_what_each_member_does() {
+    let team = team("[members.ana]\n");
+    team.write("tasks.md", &format!("- [ ] long\n  {HELD}\n- [ ] short\n"));
+    let terminal = Terminal::teamctl_at(&team, &["run", "--tasks", "tasks.md", "--timeout", "1h"], (80, 24));
+    terminal.until_screen("the work", |screen| {
+        screen.contains("ana   working  1. long")
+            && screen.contains("0 of 2 completed")
+            && screen.contains("of 1h")
+    });
+    assert_eq!(terminal.wrapped_rows(), 0, "{}", terminal.screen());
+    team.release();
+    terminal.until("2 of 2 tasks completed");
+    assert_eq!(terminal.finish(), Some(0));
+    assert_eq!(team.status("ana"), MemberStatus::Shutdown.as_str());
+}

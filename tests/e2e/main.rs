@@ -46,6 +46,6 @@ mod support;
 mod tasks;
 mod texts;
 mod tools;
+mod top;
 mod trust;
-mod watch;
 mod wire;

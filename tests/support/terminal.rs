@@ -174,6 +174,15 @@ impl Terminal {
         self.shown().len()
     }
 
+    /// Gives the terminal another size, of columns and rows.
+    pub(crate) fn resize(&self, (columns, rows): (u16, u16)) {
+        let size = rustix::termios::Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+        let (rows, columns) = (NonZero::new(rows).unwrap(), NonZero::new(columns).unwrap());
+        self.screen.lock().unwrap().screen_mut().set_size(rows, columns);
+        rustix::termios::tcsetwinsize(&self.keys, size).unwrap();
+        self.signal(nix::sys::signal::Signal::SIGWINCH);
+    }
+
     /// Whether the terminal echoes keys and waits for whole lines, as it did before.
     pub(crate) fn is_as_before(&self) -> bool {
         use nix::sys::termios::{LocalFlags, tcgetattr};

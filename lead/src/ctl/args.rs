@@ -20,6 +20,7 @@ pub(crate) use looking::{
     StatusArgs, TranscriptArgs,
 };
 pub(crate) use tasks::{Run, TaskCommand, TaskList, Tasks};
+pub(crate) use value::Mailbox;
 
 /// The heading of the options that every command takes.
 const EVERYWHERE: &str = "Options of every command";
@@ -83,6 +84,11 @@ pub(crate) enum Command {
     /// Works without a daemon, too: it only reads files.
     #[command(visible_alias = "ls", aliases = ["ps", "list"])]
     Status(StatusArgs),
+    /// Watch the team on the whole screen, and steer it
+    ///
+    /// Five panes: the team, requests, tasks, what happens, and a conversation. Approve plans, send messages, interrupt, spawn and
+    /// shut down by keys; `?` lists them. Leaving it ends nothing.
+    Top,
     /// Send a message to a teammate
     #[command(alias = "tell")]
     Send(Send),
@@ -163,7 +169,6 @@ mod tests {
     use teamd_shared::member::{ApproveBy, MemberStatus, Restart, SandboxMode};
     use teamd_shared::name::Name;
 
-    use super::value::Mailbox;
     use super::*;
     use clap::CommandFactory;
 

@@ -20,6 +20,8 @@ mod table;
 mod tail;
 mod text;
 mod tokens;
+mod top;
+mod view;
 mod waiting;
 mod wake;
 
@@ -72,6 +74,7 @@ fn dispatch(command: Command, context: &Context, take_lock: TakeLock) -> Command
         Command::Down(args) => commands::down::run(context, &args),
         Command::Shutdown(args) => commands::shutdown::run(context, args),
         Command::Status(args) => commands::status::run(context, &args),
+        Command::Top => top::run(context),
         Command::Send(args) => commands::send::run(context, &args),
         Command::Broadcast(args) => commands::broadcast::run(context, &args),
         Command::Interrupt(args) => commands::interrupt::run(context, args),

@@ -10,6 +10,7 @@ mod screen;
 use std::cell::{Cell, RefCell};
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
+use std::rc::Rc;
 
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
@@ -41,6 +42,8 @@ pub(crate) struct Output {
     stdout: RefCell<Box<dyn Write>>,
     stderr: RefCell<Box<dyn Write>>,
     closed: Cell<bool>,
+    /// Whether a person can be shown something in passing, and asked: not where the output is stored.
+    has_terminal: bool,
     /// The line that goes away with whatever is printed next; empty if there is none.
     passing: RefCell<String>,
     /// The words that notes, hints and errors are put into.
@@ -60,9 +63,17 @@ impl Output {
             stdout: RefCell::new(stdout),
             stderr: RefCell::new(stderr),
             closed: Cell::new(false),
+            has_terminal: io::stderr().is_terminal(),
             passing: RefCell::default(),
             words: str::to_owned,
         }
+    }
+
+    /// Stores what is printed for people, with its styles.
+    pub(crate) fn stored(width: usize) -> (Self, Stored) {
+        let stored = Stored::default();
+        let output = Self::to(false, Some(width), Box::new(stored.clone()), Box::new(stored.clone()));
+        (Self { has_terminal: false, ..output }, stored)
     }
 
     /// Puts notes, hints and errors into other words: what is to be typed is not the same everywhere.
@@ -194,7 +205,7 @@ impl Output {
 
     /// Shows a person at the terminal what is waited for, on a line that goes away with whatever is printed next.
     pub(crate) fn passing(&self, text: &str) {
-        if self.json || !io::stderr().is_terminal() || *self.passing.borrow() == text {
+        if self.json || !self.has_terminal || *self.passing.borrow() == text {
             return;
         }
         let columns = rustix::termios::tcgetwinsize(io::stderr()).map_or(80, |size| usize::from(size.ws_col));
@@ -212,7 +223,7 @@ impl Output {
 
     /// Tells whether a person can be asked.
     pub(crate) fn can_ask(&self) -> bool {
-        !self.json && io::stdin().is_terminal() && io::stderr().is_terminal()
+        !self.json && io::stdin().is_terminal() && self.has_terminal
     }
 
     /// Asks the person at the terminal; anything but yes is no.
@@ -238,6 +249,33 @@ impl Output {
         let mut stderr = self.stderr.borrow_mut();
         // Where stderr cannot be written there is nowhere left to say so; the exit code still tells.
         drop(stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush()));
+    }
+}
+
+/// What was printed, in its order.
+#[derive(Clone, Default)]
+pub(crate) struct Stored(Rc<RefCell<Vec<u8>>>);
+
+impl Stored {
+    /// Returns it, with its styles.
+    pub(crate) fn styled(&self) -> String {
+        String::from_utf8_lossy(&self.0.borrow()).into_owned()
+    }
+
+    /// Returns it without them.
+    pub(crate) fn text(&self) -> String {
+        anstream::adapter::strip_str(&self.styled()).to_string()
+    }
+}
+
+impl Write for Stored {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.borrow_mut().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -267,32 +305,8 @@ fn stdout_is_hung_up() -> bool {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use std::rc::Rc;
 
-    /// What a command printed.
-    #[derive(Clone, Default)]
-    pub(crate) struct Captured(Rc<RefCell<Vec<u8>>>);
-
-    impl Captured {
-        /// With what moves the cursor.
-        pub(crate) fn raw(&self) -> String {
-            String::from_utf8(self.0.borrow().clone()).unwrap()
-        }
-
-        pub(crate) fn text(&self) -> String {
-            anstream::adapter::strip_bytes(&self.0.borrow()).into_vec().try_into().unwrap()
-        }
-    }
-
-    impl Write for Captured {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.borrow_mut().extend_from_slice(bytes);
-            Ok(bytes.len())
-        }
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
+    pub(crate) use super::Stored as Captured;
 
     /// An output that keeps stdout and stderr for a test.
     pub(crate) fn captured(json: bool) -> (Output, Captured, Captured) {

@@ -56,6 +56,11 @@ impl Resources {
         })
     }
 
+    /// Returns the bytes of memory in use.
+    pub(super) fn memory(&self) -> u64 {
+        self.pss.unwrap_or(self.rss)
+    }
+
     /// Says it in a line.
     pub(super) fn describe(&self) -> String {
         let memory = match self.pss {

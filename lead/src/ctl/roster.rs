@@ -166,7 +166,9 @@ pub(crate) fn runs(roster: &Roster, member: &RosterMember) -> bool {
 
 /// Returns the members that run, as far as roster and processes tell.
 pub(crate) fn running(roster: &Roster) -> Vec<&RosterMember> {
-    roster.members.iter().filter(|member| runs(roster, member)).collect()
+    let has_daemon = daemon_pid(roster).is_some();
+    let runs = |it: &&RosterMember| !it.status.is_ended() && (has_daemon || has_process(roster, it));
+    roster.members.iter().filter(runs).collect()
 }
 
 /// Returns these names, each once; with `all` every member that runs, except the lead agent, which leads the team and is

@@ -21,6 +21,20 @@ pub(super) struct Tail<'d> {
     open: Option<Open>,
 }
 
+/// Where a reader stands: another one can go on there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Mark {
+    identity: (u64, u64),
+    offset: u64,
+}
+
+impl Mark {
+    /// Tells whether nothing stands before it.
+    pub(super) const fn is_start(self) -> bool {
+        self.offset == 0
+    }
+}
+
 struct Open {
     file: File,
     identity: (u64, u64),
@@ -51,6 +65,25 @@ impl<'d> Tail<'d> {
             open.offset = start.map_err(|source| unreadable(self.dir, &self.at, source))?;
         }
         Ok(true)
+    }
+
+    /// Opens the file as it is, to be read from where another reader stood; another file is read from its start.
+    ///
+    /// # Errors
+    /// [`DirError`] if the system refuses.
+    pub(super) fn resume(&mut self, mark: Option<Mark>) -> Result<(), DirError> {
+        self.reopen()?;
+        if let (Some(open), Some(mark)) = (&mut self.open, mark)
+            && open.identity == mark.identity
+        {
+            open.offset = mark.offset;
+        }
+        Ok(())
+    }
+
+    /// Returns where it stands; none if there is no file.
+    pub(super) fn mark(&self) -> Option<Mark> {
+        self.open.as_ref().map(|open| Mark { identity: open.identity, offset: open.offset })
     }
 
     /// Reads the next whole lines, without newlines, some at a time; nothing if there are no further ones now.
@@ -198,6 +231,24 @@ mod tests {
         assert_eq!(read(&mut tail), "");
         append(&dir, &at, b"again\n");
         assert_eq!(read(&mut tail), "again");
+    }
+
+    #[test]
+    fn another_reader_goes_on_where_one_stood() {
+        let (_scratch, dir, at) = scratch();
+        let go_on = |mark| {
+            let mut tail = Tail::new(&dir, at.clone());
+            tail.resume(mark).unwrap();
+            (read(&mut tail), tail.mark())
+        };
+        assert_eq!(go_on(None), (String::new(), None));
+        append(&dir, &at, b"one\ntwo\n");
+        let (lines, mark) = go_on(None);
+        assert_eq!(lines, "one|two");
+        append(&dir, &at, b"three\n");
+        assert_eq!(go_on(mark).0, "three");
+        teamd_shared::fs::replace(&dir, &at, b"replaced\n").unwrap();
+        assert_eq!(go_on(mark).0, "replaced");
     }
 
     #[test]

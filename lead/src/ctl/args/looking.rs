@@ -19,15 +19,12 @@ pub(crate) struct StatusArgs {
     /// Show only the teammates that run
     #[arg(long, conflicts_with_all = ["name", "waiting"])]
     pub(crate) running: bool,
-    /// Keep the list on the screen, and answer plans there (needs a terminal)
-    #[arg(long, conflicts_with_all = ["name", "json"])]
-    pub(crate) watch: bool,
     /// Show all columns and all of each line, and ended teammates one by one
     #[arg(long, conflicts_with = "name")]
     pub(crate) wide: bool,
     /// Show these columns (comma-separated), and ended teammates one by one
     #[arg(long, short = 'o', value_name = "COLUMNS", value_delimiter = ',')]
-    #[arg(conflicts_with_all = ["name", "wide", "watch"])]
+    #[arg(conflicts_with_all = ["name", "wide"])]
     pub(crate) columns: Vec<Column>,
 }
 

@@ -80,7 +80,7 @@ fn complete(text: &str) -> usize {
 }
 
 /// Renders a text for so many columns: lines that end, or nothing.
-pub(super) fn render(text: &str, columns: usize) -> String {
+pub(in crate::ctl) fn render(text: &str, columns: usize) -> String {
     let mut page = Page { columns, ..Page::default() };
     Parser::new_ext(text, options()).for_each(|event| page.event(event));
     page.end_line();

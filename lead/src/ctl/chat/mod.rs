@@ -10,13 +10,13 @@ mod follow;
 mod history;
 mod keyboard;
 mod line;
-mod markdown;
+pub(super) mod markdown;
 mod mention;
 mod pipe;
 mod presence;
 mod question;
 mod session;
-mod summary;
+pub(super) mod summary;
 mod target;
 mod view;
 

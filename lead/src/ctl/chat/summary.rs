@@ -10,7 +10,7 @@ const LONGEST: usize = 160;
 const LONGEST_REASON: usize = 1000;
 
 /// Returns the first line of a text that is not blank, cut where it is too long.
-pub(super) fn line(text: &str) -> String {
+pub(in crate::ctl) fn line(text: &str) -> String {
     let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default().trim_end();
     let mut shown: String = first.chars().take(LONGEST).collect();
     if shown.len() < first.len() {
@@ -20,7 +20,7 @@ pub(super) fn line(text: &str) -> String {
 }
 
 /// Returns that line, and the number of lines that follow it.
-pub(super) fn line_and_more(text: &str) -> String {
+pub(in crate::ctl) fn line_and_more(text: &str) -> String {
     match text.lines().filter(|line| !line.trim().is_empty()).count() {
         0 | 1 => line(text),
         2 => format!("{} (+ 1 line)", line(text)),
@@ -29,14 +29,14 @@ pub(super) fn line_and_more(text: &str) -> String {
 }
 
 /// Returns the first line of a plan that says something: no heading such as `# Plan`.
-pub(super) fn title(plan: &str) -> String {
+pub(in crate::ctl) fn title(plan: &str) -> String {
     let plain = |line: &str| line.trim_start_matches(['#', ' ']).trim().to_owned();
     let says = |line: &String| !matches!(line.to_lowercase().trim_end_matches(':'), "" | "plan" | "the plan");
     line(&plan.lines().map(plain).find(says).unwrap_or_else(|| plain(&line(plan))))
 }
 
 /// Describes a tool call.
-pub(super) fn call(name: &str, input: &Value) -> String {
+pub(in crate::ctl) fn call(name: &str, input: &Value) -> String {
     let fields: Vec<String> = match input.as_object() {
         // A single field needs no name.
         Some(fields) if fields.len() == 1 => fields.values().map(value).collect(),
@@ -51,7 +51,7 @@ fn value(value: &Value) -> String {
 }
 
 /// Describes the result of a call; of a command its exit code and the last line of its output.
-pub(super) fn result(content: &str, is_error: bool, is_command: bool) -> String {
+pub(in crate::ctl) fn result(content: &str, is_error: bool, is_command: bool) -> String {
     let content = content.trim();
     if content.is_empty() || is_command && !is_error && content == "(no output)" {
         return "  ✓".to_owned();
@@ -74,7 +74,7 @@ pub(super) fn result(content: &str, is_error: bool, is_command: bool) -> String 
 }
 
 /// Explains why an answer ended early.
-pub(super) fn cut(cut: Cut) -> &'static str {
+pub(in crate::ctl) fn cut(cut: Cut) -> &'static str {
     match cut {
         Cut::Length => "the answer was cut: it was too long",
         Cut::Refusal => "the answer was cut: the model refused to continue",
@@ -82,7 +82,7 @@ pub(super) fn cut(cut: Cut) -> &'static str {
 }
 
 /// Explains why a piece of work ended early; none if it is done.
-pub(super) fn ended(reason: IdleReason, content: &str) -> Option<String> {
+pub(in crate::ctl) fn ended(reason: IdleReason, content: &str) -> Option<String> {
     match reason {
         IdleReason::Available => None,
         IdleReason::Failed => {
@@ -96,7 +96,7 @@ pub(super) fn ended(reason: IdleReason, content: &str) -> Option<String> {
 }
 
 /// Describes a message that the agent has read.
-pub(super) fn message(value: &Value) -> String {
+pub(in crate::ctl) fn message(value: &Value) -> String {
     let Ok(message) = Message::from_json(value.clone()) else { return line(&value.to_string()) };
     let what = match &message.body {
         Body::Message | Body::Broadcast | Body::Unknown { .. } => "",

@@ -14,7 +14,7 @@ use teamd_shared::name::Name;
 use teamd_shared::team_dir::TeamDir;
 use uuid::Uuid;
 
-use crate::ctl::args::Send;
+use crate::ctl::args::{Mailbox, Send};
 use crate::ctl::context::Context;
 use crate::ctl::{roster, text};
 use crate::error::{CommandError, CommandResult};
@@ -22,14 +22,24 @@ use crate::exit_code::ExitCode;
 
 /// Runs the command.
 pub(in crate::ctl) fn run(context: &Context, args: &Send) -> CommandResult {
-    let dir = context.dir()?;
-    let to = &args.name;
-    let is_lead = to.owner == Name::lead();
+    context.dir()?;
     let content = text::not_blank(text::given(&args.text)?, "message")?;
+    deliver(context, &args.name, content, args.queue)
+}
+
+/// Sends a text, and says what becomes of it.
+pub(in crate::ctl) fn deliver(
+    context: &Context,
+    to: &Mailbox,
+    content: String,
+    queue: bool,
+) -> CommandResult {
+    let dir = context.dir()?;
+    let is_lead = to.owner == Name::lead();
     // A person may have typed for long.
     let receiver = match is_lead {
         true => None,
-        false => Some(receiver(&dir, &to.owner, args.queue)?),
+        false => Some(receiver(&dir, &to.owner, queue)?),
     };
     text::note_if_cut(context, &content, "message");
     // A person with teamctl has the lead's role, but no member writes to itself.
@@ -38,7 +48,7 @@ pub(in crate::ctl) fn run(context: &Context, args: &Send) -> CommandResult {
     let message = Message::new(id, from, &to.to, clock::wall(), Body::Message).with_content(content);
     let appended = append(&dir, &to.owner, &message, context.settings.durability)?;
     let delivery = receiver.as_ref().map_or(Delivery::Sent, |to| delivery(&dir, to, appended));
-    let waits = args.queue && delivery == Delivery::Waits;
+    let waits = queue && delivery == Delivery::Waits;
     if let Some(error) = undelivered(&to.owner, id, &delivery).filter(|_| !waits) {
         return Err(error);
     }

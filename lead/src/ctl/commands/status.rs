@@ -3,53 +3,31 @@
 
 mod details;
 mod table;
-mod watch;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use teamd_shared::clock::wall;
 use teamd_shared::config::{Roster, RosterMember};
 use teamd_shared::journal::Team;
 use teamd_shared::member::MemberStatus;
-use teamd_shared::name::Name;
-use teamd_shared::price::{Dollars, Prices};
-use teamd_shared::request::Request;
-use teamd_shared::task::{Task, TaskStatus};
+use teamd_shared::price::Prices;
+use teamd_shared::task::TaskStatus;
 use teamd_shared::team_dir::TeamDir;
 use teamd_shared::transcript::Usage;
 
 use crate::ctl::args::StatusArgs;
 use crate::ctl::context::Context;
-use crate::ctl::grouping::{Facts, Group, Standing, natural};
+use crate::ctl::grouping::{Group, natural};
 use crate::ctl::money::TeamCost;
 use crate::ctl::output::paint;
 use crate::ctl::processes::Processes;
 use crate::ctl::render::DIM;
 use crate::ctl::resources::Resources;
 use crate::ctl::table::cut;
+use crate::ctl::view::{Row, rows, sort};
 use crate::ctl::{journal, money, roster, tokens};
 use crate::error::CommandResult;
 use crate::exit_code::ExitCode;
-
-/// A member, with what the roster alone does not tell.
-struct Row<'r> {
-    member: &'r RosterMember,
-    /// How it stands.
-    standing: Standing,
-    /// The task that it holds.
-    task: Option<&'r Task>,
-    /// Its plan that is pending.
-    plan: Option<&'r Request>,
-    /// What it has cost; none if the price of its model is not known.
-    cost: Option<Dollars>,
-    /// None where the inbox cannot be read.
-    unread: Option<u64>,
-    /// It has ended, and no daemon has recorded it.
-    unnoticed: bool,
-    /// What its processes use; none if they are not asked for, or it does not run.
-    resources: Option<Resources>,
-}
 
 /// Runs the command.
 pub(in crate::ctl) fn run(context: &Context, args: &StatusArgs) -> CommandResult {
@@ -62,9 +40,6 @@ pub(in crate::ctl) fn run(context: &Context, args: &StatusArgs) -> CommandResult
         return Ok(ExitCode::Done);
     }
     let dir = context.dir()?;
-    if args.watch {
-        return watch::run(context, &dir, args);
-    }
     let roster = roster::load(&dir)?;
     let shown = match &args.name {
         Some(name) => vec![roster::find(&roster, name)?],
@@ -119,32 +94,6 @@ fn folded(dir: &TeamDir, roster: &Roster) -> Team {
         return Team::default();
     }
     journal::fold(dir).unwrap_or_default()
-}
-
-/// Looks at members, but not into their inboxes.
-fn rows<'r>(
-    roster: &'r Roster,
-    shown: Vec<&'r RosterMember>,
-    team: &'r Team,
-    prices: &Prices,
-) -> Vec<Row<'r>> {
-    let running: BTreeSet<&Name> = roster::running(roster).into_iter().map(|member| &member.name).collect();
-    let now = wall();
-    let row = |member: &'r RosterMember| {
-        let unnoticed = !member.status.is_ended() && !running.contains(&member.name);
-        let facts = Facts::of(member, team, unnoticed);
-        let standing = Standing::of(member, facts, now);
-        let cost = money::of_member(member, prices);
-        let task = team.held_by(&member.name);
-        Row { member, standing, task, plan: facts.plan, cost, unread: None, unnoticed, resources: None }
-    };
-    shown.into_iter().map(row).collect()
-}
-
-fn sort(rows: &mut [Row<'_>]) {
-    rows.sort_by(|a, b| {
-        Standing::order((&a.standing, a.member.name.as_str()), (&b.standing, b.member.name.as_str()))
-    });
 }
 
 fn is_wanted(args: &StatusArgs, row: &Row<'_>) -> bool {

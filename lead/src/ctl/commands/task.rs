@@ -85,7 +85,8 @@ fn order(context: &Context, order: TaskOrder, done: &str) -> CommandResult {
     context.out.result(task, format_args!("{} {done}", task.title())).map(|()| ExitCode::Done)
 }
 
-fn ask(context: &Context, order: TaskOrder) -> Result<Vec<Task>, CommandError> {
+/// Gives an order, and returns the tasks as they are after it.
+pub(in crate::ctl) fn ask(context: &Context, order: TaskOrder) -> Result<Vec<Task>, CommandError> {
     let dir = context.dir()?;
     let caller = Caller { dir: &dir, out: &context.out, timeout: None };
     match block_on(caller.one(Command::Task(order)))? {
@@ -153,7 +154,7 @@ fn table(team: &Team, tasks: &[Task]) -> Table {
 }
 
 /// Says what a pending task waits for: `3, 5 (failed)`.
-fn blockers(team: &Team, task: &Task) -> String {
+pub(in crate::ctl) fn blockers(team: &Team, task: &Task) -> String {
     if task.status != TaskStatus::Pending {
         return String::new();
     }
@@ -172,7 +173,7 @@ fn verified(task: &Task) -> &'static str {
 }
 
 /// Returns the style of a status.
-pub(super) fn style(status: TaskStatus) -> Style {
+pub(in crate::ctl) fn style(status: TaskStatus) -> Style {
     match status {
         TaskStatus::Completed => AnsiColor::Green.on_default(),
         TaskStatus::Failed => BAD,
@@ -213,6 +214,12 @@ fn show(context: &Context, id: TaskId) -> CommandResult {
     if context.out.is_json() {
         return context.out.json(&task).map(|()| ExitCode::Done);
     }
+    context.out.wrapped(&details(&team, &task))?;
+    Ok(ExitCode::Done)
+}
+
+/// Says everything about a task.
+pub(in crate::ctl) fn details(team: &Team, task: &Task) -> String {
     let ids = |ids: &std::collections::BTreeSet<TaskId>| {
         ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
     };
@@ -228,7 +235,7 @@ fn show(context: &Context, id: TaskId) -> CommandResult {
         ("description", task.description.clone()),
         ("owner", task.owner.as_ref().map(ToString::to_string).unwrap_or_default()),
         ("for", text(task.reserved_for.as_ref())),
-        ("blocked by", blockers(&team, &task)),
+        ("blocked by", blockers(team, task)),
         ("blocks", ids(&task.blocks)),
         ("check", checks.join("\n")),
         ("attempts", format!("{} of {}", task.attempts, task.max_attempts)),
@@ -238,15 +245,12 @@ fn show(context: &Context, id: TaskId) -> CommandResult {
         ),
         ("last check", text(check.as_ref())),
         ("stalled", text(task.stalled.as_ref())),
-        ("verified", verified(&task).to_owned()),
+        ("verified", verified(task).to_owned()),
         ("created", format!("{}, by {}", clock::time_of_day(task.created_at), task.created_by)),
     ];
     let status = paint(style(task.status), task.status.as_str());
-    context.out.wrapped(&facts(
-        format!("{}  {}  {status}", paint(BOLD, task.id), crate::ctl::escape::line(&task.subject)),
-        &all,
-    ))?;
-    Ok(ExitCode::Done)
+    let heading = format!("{}  {}  {status}", paint(BOLD, task.id), crate::ctl::escape::line(&task.subject));
+    facts(heading, &all)
 }
 
 /// Waits until a task is completed, or none is left to be done.
@@ -325,19 +329,26 @@ fn reached(team: &Team, dir: &TeamDir, id: Option<TaskId>) -> Result<bool, Comma
 
 fn log(context: &Context, id: TaskId) -> CommandResult {
     let dir = context.dir()?;
-    let at = TeamPath::check_log(id);
-    let mut output = String::new();
-    match dir.open_file(&at, OFlags::RDONLY) {
-        Ok(mut file) => {
-            let read = std::io::Read::read_to_string(&mut file, &mut output);
-            read.map_err(|error| CommandError::new(ExitCode::Failed, format!("cannot read {at}: {error}")))?;
-        }
-        Err(error) if error.is_not_found() => {
-            find(&journal::fold(&dir)?, &dir, id)?;
-            context.out.note(format_args!("no check of task {id} has run"));
-        }
-        Err(error) => return Err(error.into()),
+    let output = read_log(&dir, id)?;
+    if output.is_none() {
+        find(&journal::fold(&dir)?, &dir, id)?;
+        context.out.note(format_args!("no check of task {id} has run"));
     }
+    let output = output.unwrap_or_default();
     context.out.result(&json!({"id": id, "output": output}), crate::ctl::escape::text(output.trim_end()))?;
     Ok(ExitCode::Done)
+}
+
+/// Returns the output of the last check of a task; none if none has run.
+pub(in crate::ctl) fn read_log(dir: &TeamDir, id: TaskId) -> Result<Option<String>, CommandError> {
+    let at = TeamPath::check_log(id);
+    let mut file = match dir.open_file(&at, OFlags::RDONLY) {
+        Err(error) if error.is_not_found() => return Ok(None),
+        file => file?,
+    };
+    let mut output = String::new();
+    match std::io::Read::read_to_string(&mut file, &mut output) {
+        Ok(_) => Ok(Some(output)),
+        Err(error) => Err(CommandError::new(ExitCode::Failed, format!("cannot read {at}: {error}"))),
+    }
 }

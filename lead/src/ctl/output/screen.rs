@@ -360,11 +360,11 @@ mod tests {
         step(&mut writer, dock(&["thinking"], "dra"));
         step(&mut writer, print("one\n"));
         let expected = "\r\x1b[Jthinking\r\n> dra\r\x1b[5C\r\x1b[1A\x1b[Jone\r\nthinking\r\n> dra\r\x1b[5C";
-        assert_eq!(terminal.raw(), expected);
+        assert_eq!(terminal.styled(), expected);
         step(&mut writer, dock(&["thinking"], "dra"));
-        assert_eq!(terminal.raw(), expected, "nothing has changed");
+        assert_eq!(terminal.styled(), expected, "nothing has changed");
         step(&mut writer, Operation::Typed("draft".to_owned()));
-        assert!(terminal.raw().ends_with("\r\x1b[1A\x1b[J> draft\r\nthinking\r\n> dra\r\x1b[5C"));
+        assert!(terminal.styled().ends_with("\r\x1b[1A\x1b[J> draft\r\nthinking\r\n> dra\r\x1b[5C"));
     }
 
     #[test]
@@ -380,11 +380,11 @@ mod tests {
         let (mut writer, terminal) = writer(true);
         step(&mut writer, dock(&[], "x"));
         step(&mut writer, Operation::Suspend(channel().0));
-        let before = terminal.raw();
+        let before = terminal.styled();
         step(&mut writer, print("meanwhile\n"));
-        assert_eq!(terminal.raw(), before);
+        assert_eq!(terminal.styled(), before);
         step(&mut writer, Operation::Resume);
-        assert!(terminal.raw().ends_with("\r\x1b[Jmeanwhile\r\n> x\r\x1b[3C"), "{:?}", terminal.raw());
+        assert!(terminal.styled().ends_with("\r\x1b[Jmeanwhile\r\n> x\r\x1b[3C"), "{:?}", terminal.styled());
     }
 
     #[test]
@@ -394,6 +394,6 @@ mod tests {
         step(&mut writer, print("one\n"));
         step(&mut writer, Operation::Typed("two".to_owned()));
         step(&mut writer, print("three\n"));
-        assert_eq!(terminal.raw(), "> \none\n> > \nthree\n> ");
+        assert_eq!(terminal.styled(), "> \none\n> > \nthree\n> ");
     }
 }

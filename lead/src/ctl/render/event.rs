@@ -18,13 +18,7 @@ pub(in crate::ctl) fn event(line: &[u8]) -> String {
     let Ok(line) = serde_json::from_slice::<Line>(line) else {
         return escape::text(&String::from_utf8_lossy(line)).into_owned();
     };
-    let (heading, text) = match &line.record {
-        Record::Team(record) => (team(record), String::new()),
-        Record::Member(record) => (member(record), String::new()),
-        Record::Request(record) => request(record),
-        Record::Task(record) => task(record),
-        Record::Snapshot(_) => ("snapshot of the whole state".to_owned(), String::new()),
-    };
+    let (heading, text) = parts(&line.record);
     let text_follows = if text.is_empty() { "" } else { ": " };
     let front = paint(DIM, format_args!("{} {:>4}", clock::time_of_day(line.at), line.seq));
     let more = match text.trim().lines().count() {
@@ -35,6 +29,17 @@ pub(in crate::ctl) fn event(line: &[u8]) -> String {
         &format!("{front}  {}{text_follows}", escape::line(&heading)),
         &format!("{}{more}", headline(&text)),
     )
+}
+
+/// Says what was decided, and about which text; neither is escaped.
+pub(in crate::ctl) fn parts(record: &Record) -> (String, String) {
+    match record {
+        Record::Team(record) => (team(record), String::new()),
+        Record::Member(record) => (member(record), String::new()),
+        Record::Request(record) => request(record),
+        Record::Task(record) => task(record),
+        Record::Snapshot(_) => ("snapshot of the whole state".to_owned(), String::new()),
+    }
 }
 
 fn team(record: &TeamRecord) -> String {
@@ -100,10 +105,7 @@ fn exited(record: &MemberRecord) -> String {
 
 fn request(record: &RequestRecord) -> (String, String) {
     let request = &record.request;
-    let what = match request.kind {
-        Kind::Shutdown => format!("shutdown of {} ({})", request.to, request.request_id),
-        Kind::PlanApproval => format!("plan of {} ({})", request.from, request.request_id),
-    };
+    let what = format!("{} of {} ({})", kind(request.kind), request.member(), request.request_id);
     let by = match request.answered_by {
         Some(AnsweredBy::Model) => " by its model",
         Some(AnsweredBy::Runtime) => " by its runtime",
@@ -147,7 +149,16 @@ fn task(record: &TaskRecord) -> (String, String) {
     (format!("{} {what}", task.title()), record.content.clone().unwrap_or_default())
 }
 
-fn asked(request: &Request) -> String {
+/// Returns what is asked for, in one word.
+pub(in crate::ctl) const fn kind(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Shutdown => "shutdown",
+        Kind::PlanApproval => "plan",
+    }
+}
+
+/// Returns the text of a request: what the one who is asked must read.
+pub(in crate::ctl) fn asked(request: &Request) -> String {
     match &request.payload {
         Payload::Shutdown { reason, .. } => reason.clone(),
         Payload::Plan { plan } => plan.clone(),

@@ -1,8 +1,10 @@
 use super::*;
 use crate::ctl::context::tests::context;
+use crate::ctl::grouping::{Facts, Standing};
 use crate::ctl::output::tests::Captured;
 use crate::ctl::roster::tests::{member, team};
 use clap::Parser;
+use teamd_shared::clock::wall;
 use teamd_shared::name::Name;
 use teamd_shared::team_dir::TeamDir;
 
@@ -34,7 +36,7 @@ fn the_table_shows_all_members() {
             member,
             standing,
             task: None,
-            plan: None,
+            request: None,
             cost: None,
             unread: Some(unread),
             unnoticed,
@@ -254,7 +256,7 @@ fn columns_can_be_chosen_and_members_left_out() {
         &names[..8],
         ["ana", "evil", "gus", "ida", "implementer-of-feature-number-01", "jun", "w2", "w10"]
     );
-    for wrong in [["-o", "colour"], ["alice", "--watch"], ["--watch", "--json"]] {
+    for wrong in [["-o", "colour"], ["alice", "--wide"]] {
         let line = [&["teamctl", "status"], &wrong[..]].concat();
         assert!(crate::ctl::args::Cli::try_parse_from(line).is_err(), "{wrong:?}");
     }

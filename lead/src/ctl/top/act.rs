@@ -1,0 +1,155 @@
+//! What a person wants done is done here: by the daemon, or by the command of `teamctl` in a thread of its own, since it may wait.
+
+use std::pin::Pin;
+
+use futures_util::stream::FuturesUnordered;
+use teamd_shared::control::TaskOrder;
+use teamd_shared::journal::Team;
+use teamd_shared::name::Name;
+use teamd_shared::task::TaskId;
+use teamd_shared::team_dir::TeamDir;
+use tokio::sync::oneshot;
+
+use super::app::Verdict;
+use crate::client::Client;
+use crate::ctl::args::{Command, Mailbox};
+use crate::ctl::commands::{answer, interrupt, send, shutdown, spawn, status, task};
+use crate::ctl::context::Context;
+use crate::ctl::escape;
+use crate::ctl::output::{Output, paint};
+use crate::ctl::render::DIM;
+use crate::error::{CommandError, CommandResult};
+use crate::exit_code::ExitCode;
+
+/// For so many columns the commands print: what they print is wrapped once more.
+const COLUMNS: usize = 200;
+
+/// Something that is being done.
+pub(super) type Act<'d> = Pin<Box<dyn Future<Output = Done> + 'd>>;
+/// All that is being done.
+pub(super) type Actions<'d> = FuturesUnordered<Act<'d>>;
+
+/// What became of it.
+pub(super) enum Done {
+    /// In a few lines.
+    Said(String),
+    /// A title, and a text with our escape sequences.
+    Shown(String, String),
+    /// The daemon is connected; none: it does not run.
+    Connected(Option<Client>),
+    /// The connection to the daemon has ended.
+    Lost,
+}
+
+/// Connects to the daemon, if it runs.
+pub(super) fn connect(dir: &TeamDir) -> Act<'_> {
+    Box::pin(async { Done::Connected(Client::connect(dir).await.ok()) })
+}
+
+/// Waits for the end of a connection.
+pub(super) fn hold<'d>(mut client: Client) -> Act<'d> {
+    Box::pin(async move {
+        // Nothing was asked, so nothing is answered.
+        while client.reply().await.is_ok() {}
+        Done::Lost
+    })
+}
+
+/// Answers a request: this one, and no other.
+pub(super) fn answer(dir: &TeamDir, verdict: Verdict) -> Act<'_> {
+    Box::pin(async move {
+        let Verdict { request_id, what, approve, feedback } = verdict;
+        let status = if approve { "approved" } else { "rejected" };
+        Done::Said(match answer::record(dir, &request_id, approve, feedback).await {
+            Ok(repeated) => format!("the {what} is {}{status}", if repeated { "already " } else { "" }),
+            Err(error) => explained(&error),
+        })
+    })
+}
+
+/// Sends a message.
+pub(super) fn send<'d>(context: &Context, name: Name, text: String) -> Act<'d> {
+    said(context, move |context| {
+        let to = Mailbox { to: name.to_string(), owner: name };
+        send::deliver(context, &to, text, false)
+    })
+}
+
+/// Gives an order about tasks.
+pub(super) fn task<'d>(context: &Context, order: TaskOrder) -> Act<'d> {
+    let what = match order {
+        TaskOrder::Add { .. } => "is added",
+        TaskOrder::Cancel(_) => "is cancelled",
+        _ => "is open again",
+    };
+    said(context, move |context| {
+        for task in task::ask(context, order)? {
+            context.out.text(format_args!("{} {what}", escape::line(&task.title())))?;
+        }
+        Ok(ExitCode::Done)
+    })
+}
+
+/// Says everything about a task, with the output of its last check.
+pub(super) fn task_text(dir: &TeamDir, team: &Team, id: TaskId) -> String {
+    let Some(task) = team.tasks.get(&id) else { return String::new() };
+    let log = match task::read_log(dir, id) {
+        Ok(None) => paint(DIM, "no check of it has run"),
+        Ok(Some(output)) => escape::text(output.trim_end()).into_owned(),
+        Err(error) => explained(&error),
+    };
+    format!("{}\n{}\n{log}", task::details(team, task), paint(DIM, "the output of the last check:"))
+}
+
+/// Says what begins with a command that takes its time.
+pub(super) fn begins(command: &Command) -> Option<String> {
+    match command {
+        Command::Shutdown(args) => Some(format!("waiting for the answer of {}", args.names.first()?)),
+        Command::Spawn(args) => Some(format!("{} is starting", args.name)),
+        _ => None,
+    }
+}
+
+/// Carries out a command of `teamctl`.
+pub(super) fn call<'d>(context: &Context, command: Command) -> Act<'d> {
+    match command {
+        Command::Status(args) => {
+            let title = args.name.as_ref().map(ToString::to_string).unwrap_or_default();
+            let printed = in_thread(context, move |context| status::run(context, &args));
+            Box::pin(async move { Done::Shown(title, printed.await.0) })
+        }
+        Command::Interrupt(args) => said(context, |context| interrupt::run(context, args)),
+        Command::Shutdown(args) => said(context, |context| shutdown::run(context, args)),
+        Command::Spawn(args) => said(context, |context| spawn::run(context, *args)),
+        _ => Box::pin(async { Done::Said(String::new()) }),
+    }
+}
+
+fn said<'d>(context: &Context, action: impl FnOnce(&Context) -> CommandResult + Send + 'static) -> Act<'d> {
+    let printed = in_thread(context, action);
+    Box::pin(async { Done::Said(printed.await.1) })
+}
+
+/// Does something in a thread, which has a runtime of its own. Returns what was printed, with styles and without.
+fn in_thread(
+    context: &Context,
+    action: impl FnOnce(&Context) -> CommandResult + Send + 'static,
+) -> impl Future<Output = (String, String)> + 'static {
+    let (done, is_done) = oneshot::channel();
+    let elsewhere = context.elsewhere();
+    std::thread::spawn(move || {
+        let (out, stored) = Output::stored(COLUMNS);
+        let context = elsewhere(out);
+        if let Err(error) = action(&context) {
+            context.out.error(&error);
+        }
+        // The view may have ended.
+        done.send((stored.styled(), stored.text().trim_end().to_owned())).ok();
+    });
+    async { is_done.await.unwrap_or_default() }
+}
+
+fn explained(error: &CommandError) -> String {
+    let hint = error.next_step().map(|hint| format!("\nhint: {hint}")).unwrap_or_default();
+    format!("error: {error}{hint}")
+}

@@ -1,0 +1,94 @@
+//! The conversation of one agent, live.
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+
+use super::{Scene, more, rule};
+use crate::ctl::chat::markdown;
+use crate::ctl::escape;
+use crate::ctl::grouping::Group;
+use crate::ctl::output::paint;
+use crate::ctl::render::{BAD, BOLD, DIM, under};
+use crate::ctl::top::app::App;
+use crate::ctl::top::pager::Pager;
+use crate::ctl::top::text::wrapped;
+use crate::ctl::view::{Conversation, Part, Row};
+
+impl App {
+    pub(super) fn conversation(&mut self, frame: &mut Frame<'_>, scene: &Scene<'_>, area: Rect) {
+        let [heading, rest] = Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(area);
+        let Some(conversation) = scene.conversation else {
+            rule(frame, heading, "select a teammate in the pane Team", "");
+            return;
+        };
+        let name = &conversation.name;
+        if self.conversation.as_ref().is_none_or(|(shown, _)| shown != name) {
+            self.conversation = Some((name.clone(), Pager::at_end()));
+        }
+        let columns = usize::from(rest.width);
+        let text = text(conversation, conversation.parts.len(), (self.unfolded, columns));
+        let Some((_, pager)) = &mut self.conversation else { return };
+        pager.set(name.as_str(), &text, columns);
+        pager.draw(frame, rest);
+        let (_, below) = pager.lines();
+        let row = scene.rows.iter().find(|row| row.member.name == *name);
+        rule(frame, heading, &row.map_or_else(|| name.to_string(), title), &more(below));
+    }
+
+    /// Draws the end of the conversation beside the list.
+    pub(super) fn end_of_conversation(
+        &self,
+        frame: &mut Frame<'_>,
+        conversation: &Conversation<'_>,
+        area: Rect,
+    ) {
+        let (columns, room) = (usize::from(area.width), usize::from(area.height));
+        let lines = wrapped(&text(conversation, room, (false, columns)), columns);
+        let last = lines.len().saturating_sub(room);
+        frame.render_widget(ratatui::text::Text::from_iter(lines.into_iter().skip(last)), area);
+    }
+}
+
+/// Says who an agent is.
+pub(super) fn title(row: &Row<'_>) -> String {
+    let member = row.member;
+    let gate = if member.gate == teamd_shared::member::Gate::Closed { "gate closed" } else { "" };
+    let task = row.task.map(teamd_shared::task::Task::title).unwrap_or_default();
+    let parts = [member.name.as_str(), &member.role, &member.model, row.standing.word, gate, &task];
+    parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" · ")
+}
+
+/// Writes the last parts of a conversation, and the answer in progress.
+fn text(conversation: &Conversation<'_>, last: usize, (unfolded, columns): (bool, usize)) -> String {
+    let from = conversation.parts.len().saturating_sub(last);
+    let mut text = String::new();
+    if from == 0 && conversation.has_earlier {
+        text.push_str(&format!("{}\n", paint(DIM, "k shows what was earlier")));
+    }
+    for part in &conversation.parts[from..] {
+        text.push_str(&write(part, unfolded, columns));
+        text.push('\n');
+    }
+    if !conversation.live.is_empty() {
+        text.push_str(&markdown::render(&conversation.live, columns));
+        text.push_str(&paint(DIM, "…"));
+    }
+    text
+}
+
+fn write(part: &Part, unfolded: bool, columns: usize) -> String {
+    let line = |style, text: &str| paint(style, escape::line(text));
+    match part {
+        Part::Said { from, text } => {
+            under(&format!("{} ", paint(BOLD, format_args!("» {}:", escape::line(from)))), text)
+        }
+        Part::Answer(text) => markdown::render(text, columns).trim_end().to_owned(),
+        Part::Call(call) => line(Group::Working.style(), call),
+        Part::Result { content, is_error, .. } if unfolded => {
+            under(&paint(if *is_error { BAD } else { DIM }, "  ↳ "), &format!("{content}\n"))
+        }
+        Part::Result { line: summary, is_error, .. } => line(if *is_error { BAD } else { DIM }, summary),
+        Part::Aside(text) => line(DIM, text),
+        Part::Failure(text) => line(BAD, text),
+    }
+}

@@ -1,0 +1,83 @@
+//! The requests that are pending: a list, and the text of the selected one.
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use teamd_shared::request::{Answerer, Request};
+
+use super::{Scene, beside, more, rule};
+use crate::ctl::escape;
+use crate::ctl::grouping::{Group, headline};
+use crate::ctl::output::paint;
+use crate::ctl::render::{BOLD, DIM, event};
+use crate::ctl::table::width;
+use crate::ctl::top::app::{App, Target, pending};
+use crate::ctl::top::text::{cell, row, wrapped};
+
+impl App {
+    pub(super) fn requests(&mut self, frame: &mut Frame<'_>, scene: &Scene<'_>, area: Rect) {
+        let requests = pending(scene.team, &self.filter);
+        if requests.is_empty() {
+            let text = "No request is pending. A teammate's plan waits here for your answer.";
+            frame.render_widget(
+                ratatui::text::Text::from(wrapped(&paint(DIM, text), area.width.into())),
+                area,
+            );
+            return;
+        }
+        let [list, text] = beside(area, requests.len());
+        let room = usize::from(list.height);
+        let at = self.requests.at().unwrap_or(0);
+        let top = self.requests.scroll(at, requests.len(), room);
+        for (y, request) in (list.y..).zip(requests.iter().skip(top).take(room)) {
+            let line = Rect { y, height: 1, ..list };
+            let is_selected = self.requests.selected() == Some(&request.request_id);
+            let age = self.age(request.created_at, scene.now);
+            frame.render_widget(row(&entry(request, &age, is_selected, list.width.into())), line);
+            self.targets.push((line, Target::Request(request.request_id.clone())));
+        }
+        if let Some(request) = requests.get(at) {
+            self.request_text(frame, text, request);
+        }
+    }
+
+    /// Draws the whole text of a request; what a person can answer can be answered from now on.
+    pub(super) fn request_text(&mut self, frame: &mut Frame<'_>, area: Rect, request: &Request) {
+        let [heading, rest] = Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(area);
+        let what = format!("{} {} of {}", event::kind(request.kind), request.request_id, request.member());
+        let asked = event::asked(request);
+        let answer = match request.kind.rules().answered_by {
+            Answerer::Lead => String::new(),
+            Answerer::Member => {
+                format!("\n\n{}", paint(DIM, format_args!("Only {} answers this.", request.member())))
+            }
+        };
+        let lines = asked.lines().count();
+        let text = format!("{}{answer}", escape::text(asked.trim_end()));
+        self.request.set(request.request_id.as_str(), &text, usize::from(rest.width));
+        self.request.draw(frame, rest);
+        let (_, below) = self.request.lines();
+        let count = if lines == 1 { "1 line".to_owned() } else { format!("{lines} lines") };
+        rule(frame, heading, &format!("{what}, {count}"), &more(below));
+        // Where no line fits, none was shown.
+        if rest.height > 0 && request.kind.rules().answered_by == Answerer::Lead {
+            self.showing = Some((request.request_id.clone(), what));
+        }
+    }
+}
+
+fn entry(request: &Request, age: &str, is_selected: bool, columns: usize) -> String {
+    let style = match request.kind.rules().answered_by {
+        Answerer::Lead => Group::NeedsYou.style(),
+        Answerer::Member => DIM,
+    };
+    let mark = if is_selected { paint(Group::Working.style().bold(), "▌") } else { " ".to_owned() };
+    let front = format!(
+        "{mark} {} {} {} {:>4}  ",
+        cell(BOLD, request.member(), 16),
+        cell(style, event::kind(request.kind), 9),
+        cell(DIM, &request.request_id, 8),
+        age
+    );
+    let room = columns.saturating_sub(width(&front) + 1);
+    front + &cell(anstyle::Style::new(), headline(&event::asked(request)), room)
+}

@@ -1,0 +1,272 @@
+//! `teamctl top`: the team on the whole screen, live: its members, requests, tasks, events and conversations. It reads files, and
+//! asks the daemon only for what a person decides. It is redrawn when a file changes, a key is pressed or an age is another one.
+
+mod act;
+mod app;
+mod draw;
+mod help;
+mod keys;
+mod list;
+mod pager;
+mod screen;
+mod text;
+mod typing;
+
+use std::time::{Duration, Instant};
+
+use crossterm::event::{Event, EventStream};
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
+use teamd_shared::clock::wall;
+use teamd_shared::config::RosterMember;
+use teamd_shared::price::Prices;
+use teamd_shared::team_dir::TeamDir;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::context::{Context, block_on};
+use super::processes::Processes;
+use super::resources::Resources;
+use super::view::{TeamFiles, rows, sort};
+use super::{money, roster};
+use crate::error::{CommandError, CommandResult};
+use crate::exit_code::ExitCode;
+
+use act::{Act, Actions, Done};
+use app::{App, Pane, Wish};
+use draw::Scene;
+use screen::Screen;
+
+/// The time between two frames, at least: many events make one frame.
+const FRAME: Duration = Duration::from_millis(33);
+/// So many seconds an age is shown in seconds, and after that in minutes.
+const SECONDS: f64 = 60.0;
+/// How old the look at the processes may be that the memory is shown by.
+const PROCESSES: Duration = Duration::from_secs(2);
+
+/// Runs the command, until the person quits.
+pub(super) fn run(context: &Context) -> CommandResult {
+    if !screen::is_terminal() || context.out.is_json() {
+        let message = "`top` needs a terminal for stdin and stdout";
+        return Err(CommandError::new(ExitCode::Usage, message).hint(
+            "`teamctl events --follow` follows the team into a pipe, `teamctl status --json` shows it once",
+        ));
+    }
+    let dir = context.dir()?;
+    block_on(watch(context, &dir))
+}
+
+/// What the view has in its hands.
+struct Top<'d> {
+    context: &'d Context,
+    files: TeamFiles<'d>,
+    app: App,
+    prices: Prices,
+    /// Whether the daemon runs, as far as is known.
+    has_daemon: bool,
+    /// Whether it is connected: then its end is noticed.
+    is_connected: bool,
+    processes: Option<(Processes, Instant)>,
+    /// What was read from the terminal, and waits for the next frame.
+    pressed: Option<Event>,
+}
+
+async fn watch(context: &Context, dir: &TeamDir) -> CommandResult {
+    let on = |kind| signal(kind).map_err(|error| CommandError::refused("cannot watch for signals", &error));
+    let (mut term, mut hup) = (on(SignalKind::terminate())?, on(SignalKind::hangup())?);
+    let (mut int, mut quit) = (on(SignalKind::interrupt())?, on(SignalKind::quit())?);
+    let prices = money::prices(context);
+    let files = TeamFiles::begin(dir, context.settings.poll)?;
+    let has_daemon = roster::daemon_pid(&files.roster).is_some();
+    let (app, is_connected, processes, pressed) = (App::default(), false, None, None);
+    let mut top = Top { context, files, app, prices, has_daemon, is_connected, processes, pressed };
+    let unusable = |error| CommandError::refused("cannot use the terminal", &error);
+    let mut screen = Screen::open().map_err(unusable)?;
+    let (mut keys, mut actions): (_, Actions<'_>) = (EventStream::new(), FuturesUnordered::new());
+    actions.push(act::connect(dir));
+    loop {
+        top.draw(&mut screen).map_err(unusable)?;
+        let drawn = Instant::now();
+        let pressed = top.pressed.take();
+        tokio::select! {
+            // A key that was pressed before a change concerns what was on the screen then.
+            biased;
+            Some(()) = term.recv() => return Ok(ExitCode::Terminated),
+            Some(()) = hup.recv() => return Ok(ExitCode::Interrupted),
+            Some(()) = int.recv() => return Ok(ExitCode::Interrupted),
+            Some(()) = quit.recv() => return Ok(ExitCode::Interrupted),
+            event = next_event(pressed, &mut keys) => {
+                let Some(Ok(event)) = event else {
+                    // The terminal is gone.
+                    return Ok(ExitCode::Interrupted);
+                };
+                match top.take(event, &mut keys) {
+                    Some(Wish::Quit) => return Ok(ExitCode::Done),
+                    Some(Wish::Suspend) => screen.suspend().map_err(unusable)?,
+                    Some(wish) => actions.extend(top.carry_out(wish)),
+                    None => {}
+                }
+            }
+            Some(done) = actions.next() => actions.extend(top.done(done)),
+            () = top.changed(drawn) => actions.extend(top.read()),
+        }
+    }
+}
+
+/// Returns what was read already, or what comes next.
+async fn next_event(pressed: Option<Event>, keys: &mut EventStream) -> Option<std::io::Result<Event>> {
+    match pressed {
+        Some(event) => Some(Ok(event)),
+        None => keys.next().await,
+    }
+}
+
+impl<'d> Top<'d> {
+    /// Returns when there may be something else to show.
+    async fn changed(&mut self, drawn: Instant) {
+        let since_frame = drawn.elapsed();
+        if self.files.has_unread_inboxes() {
+            return;
+        }
+        let changes = async {
+            self.files.changed().await;
+            tokio::time::sleep(FRAME.saturating_sub(since_frame)).await;
+        };
+        match self.app.youngest {
+            None => changes.await,
+            Some(youngest) => {
+                let ages = tokio::time::sleep(until_another_age(youngest, wall()));
+                tokio::select! {
+                    () = changes => {}
+                    () = ages => {}
+                }
+            }
+        }
+    }
+
+    /// Reads what has changed. A socket that is new may be that of the next daemon.
+    fn read(&mut self) -> Option<Act<'d>> {
+        let has_socket = self.files.read(!self.has_daemon);
+        self.files.read_inboxes();
+        (has_socket && !self.is_connected).then(|| act::connect(self.files.dir))
+    }
+
+    fn draw(&mut self, screen: &mut Screen) -> std::io::Result<()> {
+        let Self { files, app, prices, has_daemon, processes, .. } = self;
+        if let Some(name) =
+            app.agent().cloned().filter(|_| matches!(app.pane, Pane::Team | Pane::Conversation))
+        {
+            files.follow(&name);
+        }
+        let dir = files.dir;
+        let (seen, sides) = files.seen();
+        let members = seen.roster.members.iter().collect();
+        let mut rows = rows(seen.roster, members, seen.team, prices);
+        sort(&mut rows);
+        if app.pane == Pane::Team {
+            draw::retain(&mut rows, &app.filter);
+        }
+        app.set(&rows, seen.team, seen.feed.items());
+        let look = &mut |member: &RosterMember, closely: bool| {
+            let side = sides.of(dir, member).clone();
+            if !closely {
+                return (side, None);
+            }
+            let fresh = processes.take().filter(|(_, at)| at.elapsed() < PROCESSES);
+            let known = processes.insert(fresh.unwrap_or_else(|| (Processes::read(), Instant::now())));
+            (side, Resources::of(&known.0, seen.roster, member, false).map(|it| it.memory()))
+        };
+        let (conversation, trouble, now) = (seen.conversation, seen.trouble, wall());
+        let (roster, team, feed, has_daemon) = (seen.roster, seen.team, seen.feed, *has_daemon);
+        let mut scene = Scene { rows, roster, team, feed, conversation, has_daemon, trouble, now, look };
+        screen.draw(|frame| app.draw(frame, &mut scene))?;
+        app.drawn(Instant::now());
+        Ok(())
+    }
+
+    /// Takes an event of the terminal, and those behind it that only move: the next frame shows where they lead, and a key that
+    /// does something waits for that.
+    fn take(&mut self, event: Event, keys: &mut EventStream) -> Option<Wish> {
+        let moves = keys::only_moves(&event);
+        let wish = self.take_one(event);
+        while moves && self.pressed.is_none() {
+            let Some(Some(Ok(next))) = keys.next().now_or_never() else { break };
+            match keys::only_moves(&next) {
+                true => _ = self.take_one(next),
+                false => self.pressed = Some(next),
+            }
+        }
+        wish
+    }
+
+    fn take_one(&mut self, event: Event) -> Option<Wish> {
+        match event {
+            Event::Key(key) => return self.app.key(key, Instant::now()),
+            Event::Paste(text) => self.app.paste(&text),
+            Event::Mouse(mouse) => self.app.mouse(mouse),
+            Event::Resize(..) | Event::FocusGained | Event::FocusLost => {}
+        }
+        None
+    }
+
+    /// Begins what the person wants done.
+    fn carry_out(&mut self, wish: Wish) -> Option<Act<'d>> {
+        let (context, dir) = (self.context, self.files.dir);
+        match wish {
+            Wish::Quit | Wish::Suspend => None,
+            Wish::Answer(verdict) => Some(act::answer(dir, verdict)),
+            Wish::Send(name, text) => Some(act::send(context, name, text)),
+            Wish::Task(order) => Some(act::task(context, order)),
+            Wish::ShowTask(id) => {
+                let text = act::task_text(dir, self.files.seen().0.team, id);
+                self.app.open(format!("task {id}"), text);
+                None
+            }
+            Wish::ShowItem => {
+                self.app.open_item(self.files.seen().0.feed.items());
+                None
+            }
+            Wish::ShowEarlier => {
+                let earlier = self.files.conversation.as_mut().filter(|it| it.has_earlier);
+                self.files.trouble = earlier.and_then(|it| it.show_earlier().err()).map(Into::into);
+                None
+            }
+            Wish::Call(command) => {
+                self.app.said = act::begins(&command).unwrap_or_default();
+                Some(act::call(context, *command))
+            }
+        }
+    }
+
+    /// Takes what became of an action.
+    fn done(&mut self, done: Done) -> Option<Act<'d>> {
+        match done {
+            Done::Said(said) => self.app.said = said,
+            Done::Shown(title, text) => self.app.open(title, text),
+            Done::Connected(Some(client)) if !self.has_daemon || !self.is_connected => {
+                (self.has_daemon, self.is_connected) = (true, true);
+                self.files.read(true);
+                return Some(act::hold(client));
+            }
+            // Another attempt was first.
+            Done::Connected(Some(_)) => {}
+            Done::Connected(None) if self.is_connected => {}
+            Done::Connected(None) => self.has_daemon = false,
+            Done::Lost => {
+                (self.has_daemon, self.is_connected) = (false, false);
+                self.files.read(true);
+                return Some(act::connect(self.files.dir));
+            }
+        }
+        None
+    }
+}
+
+/// Returns how long it takes until the youngest of the ages on the screen is another one.
+fn until_another_age(youngest: f64, now: f64) -> Duration {
+    let unit = if now - youngest < SECONDS { 1.0 } else { SECONDS };
+    let passed = (now - youngest).max(0.0) % unit;
+    Duration::try_from_secs_f64(unit - passed).unwrap_or(FRAME)
+}
+
+#[cfg(test)]
+mod tests;

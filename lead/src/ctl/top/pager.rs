@@ -1,0 +1,144 @@
+//! A text that is longer than its room, and how much of it was on the screen. Pure.
+
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::text::{Line, Text};
+
+use super::text::wrapped;
+
+/// A text, and which part of it is shown.
+#[derive(Debug, Default)]
+pub(super) struct Pager {
+    /// Of what the text is: two things can have the same text.
+    of: String,
+    text: String,
+    columns: usize,
+    lines: Vec<Line<'static>>,
+    from: usize,
+    /// How many lines were on the screen at once.
+    page: usize,
+    /// The lines from the first one on that were on the screen.
+    seen: usize,
+    /// Whether the end is shown, also when more comes.
+    follows: bool,
+}
+
+impl Pager {
+    /// Makes one that shows the end of its text.
+    pub(super) fn at_end() -> Self {
+        Self { follows: true, ..Self::default() }
+    }
+
+    /// Takes the text as it is now. Another text, and another width, is on the screen from its beginning.
+    pub(super) fn set(&mut self, of: &str, text: &str, columns: usize) {
+        if self.of == of && self.text == text && self.columns == columns {
+            return;
+        }
+        if self.of != of || self.columns != columns || !text.starts_with(self.text.as_str()) {
+            self.seen = 0;
+        }
+        if self.of != of {
+            self.from = 0;
+        }
+        (self.of, self.text, self.columns) = (of.to_owned(), text.to_owned(), columns);
+        self.lines = wrapped(text, columns);
+    }
+
+    /// Draws what is in sight.
+    pub(super) fn draw(&mut self, frame: &mut Frame<'_>, area: Rect) {
+        self.page = area.height.into();
+        let last = self.lines.len().saturating_sub(self.page);
+        self.from = if self.follows { last } else { self.from.min(last) };
+        if self.from <= self.seen {
+            self.seen = self.seen.max(self.from + self.page);
+        }
+        let shown = self.lines.iter().skip(self.from).take(self.page).cloned();
+        frame.render_widget(Text::from_iter(shown), area);
+    }
+
+    /// Scrolls so many lines down; up, if that is negative.
+    pub(super) fn go(&mut self, by: isize) {
+        let last = self.lines.len().saturating_sub(self.page);
+        self.from = self.from.saturating_add_signed(by).min(last);
+        self.follows = self.follows && by >= 0 || by == isize::MAX;
+    }
+
+    /// Scrolls so many pages down; up, if that is negative.
+    pub(super) fn go_pages(&mut self, by: isize) {
+        self.go(by.saturating_mul(isize::try_from(self.page.max(1)).unwrap_or(isize::MAX)));
+    }
+
+    /// Scrolls to the first line that was not on the screen yet.
+    pub(super) fn go_to_unseen(&mut self) {
+        (self.from, self.follows) = (self.seen, false);
+    }
+
+    /// Tells whether every line was on the screen.
+    pub(super) fn is_seen(&self) -> bool {
+        self.seen >= self.lines.len()
+    }
+
+    /// Returns how many lines there are, and how many are below those that are in sight.
+    pub(super) fn lines(&self) -> (usize, usize) {
+        (self.lines.len(), self.lines.len().saturating_sub(self.from + self.page))
+    }
+
+    /// Tells whether the first line is in sight.
+    pub(super) fn is_at_start(&self) -> bool {
+        self.from == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+
+    fn draw(pager: &mut Pager, rows: u16) -> String {
+        let mut terminal = Terminal::new(TestBackend::new(20, rows)).unwrap();
+        terminal.draw(|frame| pager.draw(frame, frame.area())).unwrap();
+        terminal.backend().buffer().content()[..20].iter().map(|cell| cell.symbol()).collect::<String>()
+    }
+
+    fn numbers(last: usize) -> String {
+        (1..=last).map(|n| format!("{n}\n")).collect()
+    }
+
+    #[test]
+    fn a_text_is_seen_when_each_of_its_lines_was_on_the_screen() {
+        let mut pager = Pager::default();
+        pager.set("a", &numbers(10), 20);
+        assert!(draw(&mut pager, 4).starts_with("1 ") && !pager.is_seen());
+        // What is passed over was not on the screen.
+        pager.go(isize::MAX);
+        assert!(draw(&mut pager, 4).starts_with("7 ") && !pager.is_seen());
+        pager.go_to_unseen();
+        assert!(draw(&mut pager, 4).starts_with("5 ") && !pager.is_seen());
+        pager.go(2);
+        draw(&mut pager, 4);
+        assert!(pager.is_seen() && pager.lines() == (10, 0));
+        pager.set("a", &numbers(10), 10);
+        assert!(!pager.is_seen(), "another width: other lines");
+        draw(&mut pager, 20);
+        pager.set("b", &numbers(10), 10);
+        assert!(!pager.is_seen(), "the same text of another request");
+        draw(&mut pager, 20);
+        assert!(pager.is_seen());
+    }
+
+    #[test]
+    fn the_end_is_followed_until_a_person_scrolls_up() {
+        let mut pager = Pager::at_end();
+        pager.set("a", &numbers(10), 20);
+        assert!(draw(&mut pager, 4).starts_with("7 "));
+        pager.set("a", &numbers(12), 20);
+        assert!(draw(&mut pager, 4).starts_with("9 "));
+        pager.go(-1);
+        pager.set("a", &numbers(20), 20);
+        assert!(draw(&mut pager, 4).starts_with("8 "));
+        pager.go(isize::MAX);
+        pager.set("a", &numbers(30), 20);
+        assert!(draw(&mut pager, 4).starts_with("27 "));
+    }
+}

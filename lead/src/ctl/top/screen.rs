@@ -1,0 +1,88 @@
+//! The terminal as a whole screen: taken when the view begins, and given back at every end of it, a panic included.
+
+use std::io::{self, IsTerminal, Stdout, stdin, stdout};
+
+use crossterm::cursor::Show;
+use crossterm::event::{
+    DisableBracketedPaste, DisableMouseCapture, EnableBracketedPaste, EnableMouseCapture,
+};
+use crossterm::execute;
+use crossterm::terminal::{
+    BeginSynchronizedUpdate, EndSynchronizedUpdate, EnterAlternateScreen, LeaveAlternateScreen,
+    disable_raw_mode, enable_raw_mode,
+};
+use nix::sys::signal::{Signal, raise};
+use ratatui::backend::CrosstermBackend;
+use ratatui::{Frame, Terminal};
+
+/// The terminal, while it is taken.
+pub(super) struct Screen(Terminal<CrosstermBackend<Stdout>>);
+
+/// Tells whether there is a terminal to read keys from and to draw on.
+pub(super) fn is_terminal() -> bool {
+    stdin().is_terminal() && stdout().is_terminal()
+}
+
+impl Screen {
+    /// Takes the terminal.
+    ///
+    /// # Errors
+    /// If the system refuses.
+    pub(super) fn open() -> io::Result<Self> {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            give_back();
+            before(panic);
+        }));
+        let screen = Self(Terminal::new(CrosstermBackend::new(stdout()))?);
+        take()?;
+        Ok(screen)
+    }
+
+    /// Gives the terminal back, stops this process, and takes the terminal again when the shell continues the process.
+    ///
+    /// # Errors
+    /// As [`Screen::open`].
+    pub(super) fn suspend(&mut self) -> io::Result<()> {
+        give_back();
+        raise(Signal::SIGTSTP)?;
+        take()?;
+        // Nothing of what was drawn is on it any more.
+        self.0 = Terminal::new(CrosstermBackend::new(stdout()))?;
+        Ok(())
+    }
+
+    /// Draws a frame: what differs from the last one is written.
+    ///
+    /// # Errors
+    /// If the terminal cannot be written.
+    pub(super) fn draw(&mut self, render: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
+        execute!(stdout(), BeginSynchronizedUpdate)?;
+        self.0.draw(render)?;
+        execute!(stdout(), EndSynchronizedUpdate)
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        give_back();
+    }
+}
+
+fn take() -> io::Result<()> {
+    enable_raw_mode()?;
+    execute!(stdout(), EnterAlternateScreen, EnableBracketedPaste, EnableMouseCapture)
+}
+
+/// Gives the terminal back. What fails here cannot be shown anywhere.
+fn give_back() {
+    drop(execute!(
+        stdout(),
+        EndSynchronizedUpdate,
+        Show,
+        DisableMouseCapture,
+        DisableBracketedPaste,
+        LeaveAlternateScreen
+    ));
+    drop(disable_raw_mode());
+}

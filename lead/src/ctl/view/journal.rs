@@ -1,0 +1,106 @@
+//! The journal, followed: its fold, and each line as it comes.
+
+use teamd_shared::journal::{Line, Team};
+use teamd_shared::team_dir::{TeamDir, TeamPath};
+
+use crate::ctl::tail::Tail;
+use crate::error::CommandError;
+use crate::exit_code::ExitCode;
+
+/// How many snapshots back reading begins: what happened since then is the past that a view shows.
+const SNAPSHOTS: usize = 2;
+/// What stands at the beginning of the line of a snapshot, behind its time and position.
+const SNAPSHOT: &[u8] = b"\"record\":\"snapshot\"";
+/// Within so many bytes.
+const BEGINNING: usize = 300;
+
+/// A reader of the journal.
+pub(super) struct JournalFollower<'d> {
+    tail: Tail<'d>,
+    /// What the lines so far say.
+    pub(super) team: Team,
+}
+
+/// What is new in the journal.
+#[derive(Default)]
+pub(super) struct NewLines {
+    /// The lines, oldest first.
+    pub(super) lines: Vec<Line>,
+    /// Whether another journal stands there now: what was read before is not part of it.
+    pub(super) restarted: bool,
+}
+
+impl<'d> JournalFollower<'d> {
+    /// Begins at one of the last snapshots, or at the first line.
+    ///
+    /// # Errors
+    /// If the system refuses.
+    pub(super) fn begin(dir: &'d TeamDir) -> Result<Self, CommandError> {
+        let mut tail = Tail::new(dir, TeamPath::journal());
+        tail.begin(Some(SNAPSHOTS), is_snapshot)?;
+        Ok(Self { tail, team: Team::default() })
+    }
+
+    /// Reads and folds what is new.
+    ///
+    /// # Errors
+    /// If the journal cannot be read, or a line does not continue it: then `new` has what came before.
+    pub(super) fn read(&mut self, new: &mut NewLines) -> Result<(), CommandError> {
+        loop {
+            let lines = self.tail.read()?;
+            if lines.is_empty() {
+                return Ok(());
+            }
+            for text in lines.iter().filter(|text| !text.trim_ascii().is_empty()) {
+                let line: Line =
+                    serde_json::from_slice(text).map_err(|error| unreadable(&error.to_string()))?;
+                if self.team.apply(&line).is_err() {
+                    // Another journal in its place begins with its first line.
+                    self.team = Team::default();
+                    self.team.apply(&line).map_err(|error| unreadable(&error.to_string()))?;
+                    *new = NewLines { restarted: true, ..NewLines::default() };
+                }
+                new.lines.push(line);
+            }
+        }
+    }
+}
+
+fn is_snapshot(line: &[u8]) -> bool {
+    let beginning = &line[..line.len().min(BEGINNING)];
+    beginning.windows(SNAPSHOT.len()).any(|window| window == SNAPSHOT)
+}
+
+fn unreadable(why: &str) -> CommandError {
+    CommandError::new(ExitCode::Failed, format!("journal.jsonl cannot be followed: {why}"))
+        .hint("`teamctl doctor` says more")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ctl::requests::tests::{asked, spawned};
+    use teamd_shared::fs::replace;
+
+    #[test]
+    fn lines_are_folded_as_they_come_and_another_journal_begins_anew() {
+        let scratch = tempfile::tempdir().unwrap();
+        let dir = TeamDir::create(&scratch.path().join(".team")).unwrap();
+        let write = |text: String| replace(&dir, &TeamPath::journal(), text.as_bytes()).unwrap();
+        let mut journal = JournalFollower::begin(&dir).unwrap();
+        let read = |journal: &mut JournalFollower<'_>| {
+            let mut new = NewLines::default();
+            let read = journal.read(&mut new);
+            (read.is_ok(), new.restarted, new.lines.len(), journal.team.requests.len())
+        };
+        assert_eq!(read(&mut journal), (true, false, 0, 0), "not there yet");
+        write(spawned(1, "alice") + &asked(2, "a1b2c3d4", "plan_approval"));
+        assert_eq!(read(&mut journal), (true, false, 2, 1));
+        assert_eq!(read(&mut journal), (true, false, 0, 1));
+        write(spawned(1, "bob"));
+        assert_eq!(read(&mut journal), (true, true, 1, 0));
+        assert!(journal.team.members.keys().map(ToString::to_string).eq(["bob"]));
+        write("{\n".to_owned());
+        assert!(!read(&mut journal).0);
+    }
+}

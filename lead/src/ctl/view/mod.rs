@@ -1,0 +1,18 @@
+//! What the live views show: the files of a team, followed by their events, as one model. It reads, decides nothing and draws
+//! nothing; `top` and the page share it.
+
+mod conversation;
+mod feed;
+mod files;
+mod journal;
+mod rows;
+mod side;
+mod steps;
+mod team;
+
+pub(super) use conversation::{Conversation, Part};
+pub(super) use feed::{Feed, Item};
+pub(super) use rows::{Row, rows, sort};
+pub(super) use side::{SLOTS, Side};
+pub(super) use steps::{Stage, Step};
+pub(super) use team::TeamFiles;

@@ -1,0 +1,65 @@
+//! The members of a team as a list shows them, those first that need a person.
+
+use std::collections::BTreeSet;
+
+use teamd_shared::clock::wall;
+use teamd_shared::config::{Roster, RosterMember};
+use teamd_shared::journal::Team;
+use teamd_shared::name::Name;
+use teamd_shared::price::{Dollars, Prices};
+use teamd_shared::request::{Answerer, Request};
+use teamd_shared::task::Task;
+
+use crate::ctl::grouping::{Facts, Standing};
+use crate::ctl::resources::Resources;
+use crate::ctl::{money, roster};
+
+/// A member, with what the roster alone does not tell.
+pub(in crate::ctl) struct Row<'r> {
+    pub(in crate::ctl) member: &'r RosterMember,
+    /// How it stands.
+    pub(in crate::ctl) standing: Standing,
+    /// The task that it holds.
+    pub(in crate::ctl) task: Option<&'r Task>,
+    /// Its oldest request that a person can answer.
+    pub(in crate::ctl) request: Option<&'r Request>,
+    /// What it has cost; none if the price of its model is not known.
+    pub(in crate::ctl) cost: Option<Dollars>,
+    /// None where the inbox cannot be read, or was not looked at.
+    pub(in crate::ctl) unread: Option<u64>,
+    /// It has ended, and no daemon has recorded it.
+    pub(in crate::ctl) unnoticed: bool,
+    /// What its processes use; none if they are not asked for, or it does not run.
+    pub(in crate::ctl) resources: Option<Resources>,
+}
+
+/// Looks at members, but not into their inboxes.
+pub(in crate::ctl) fn rows<'r>(
+    roster: &'r Roster,
+    shown: Vec<&'r RosterMember>,
+    team: &'r Team,
+    prices: &Prices,
+) -> Vec<Row<'r>> {
+    let running: BTreeSet<&Name> = roster::running(roster).into_iter().map(|member| &member.name).collect();
+    let now = wall();
+    let row = |member: &'r RosterMember| {
+        let unnoticed = !member.status.is_ended() && !running.contains(&member.name);
+        let standing = Standing::of(member, Facts::of(member, team, unnoticed), now);
+        let cost = money::of_member(member, prices);
+        let (task, request) = (team.held_by(&member.name), answerable(team, &member.name));
+        Row { member, standing, task, request, cost, unread: None, unnoticed, resources: None }
+    };
+    shown.into_iter().map(row).collect()
+}
+
+fn answerable<'t>(team: &'t Team, name: &Name) -> Option<&'t Request> {
+    let asks_lead = team.pending_of(name).filter(|it| it.kind.rules().answered_by == Answerer::Lead);
+    asks_lead.min_by(|a, b| a.created_at.total_cmp(&b.created_at))
+}
+
+/// Sorts them by what they need.
+pub(in crate::ctl) fn sort(rows: &mut [Row<'_>]) {
+    rows.sort_by(|a, b| {
+        Standing::order((&a.standing, a.member.name.as_str()), (&b.standing, b.member.name.as_str()))
+    });
+}

@@ -1,0 +1,89 @@
+//! What takes a look into the files of one member, and only a row that is on the screen needs: its unread messages, and the
+//! tokens of the last minutes.
+
+use std::collections::BTreeMap;
+
+use teamd_shared::config::RosterMember;
+use teamd_shared::name::Name;
+use teamd_shared::team_dir::{TeamDir, TeamPath};
+use teamd_shared::transcript::{Entry, Event};
+use teamd_shared::watch::Changes;
+
+use super::files::has;
+use crate::ctl::roster;
+use crate::ctl::tail::Tail;
+
+/// The parts of the last minutes for which tokens are counted.
+pub(in crate::ctl) const SLOTS: usize = 16;
+/// The length of one, in seconds.
+const SLOT: f64 = 30.0;
+/// How many of the last entries are looked at.
+const ENTRIES: usize = 60;
+
+/// What is known of one member.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(in crate::ctl) struct Side {
+    /// None where the inbox cannot be read.
+    pub(in crate::ctl) unread: Option<u64>,
+    /// When tokens were charged, and how many.
+    pub(in crate::ctl) spent_at: Vec<(f64, u64)>,
+}
+
+/// What is known of the members that were looked at.
+#[derive(Debug, Default)]
+pub(in crate::ctl) struct Sides(BTreeMap<Name, Side>);
+
+impl Side {
+    /// Returns the tokens of the last minutes, oldest first.
+    pub(in crate::ctl) fn spent(&self, now: f64) -> [u64; SLOTS] {
+        let mut slots = [0; SLOTS];
+        for (at, tokens) in &self.spent_at {
+            let slot =
+                slots.iter_mut().rev().zip(1..).find(|(_, number)| now - at < f64::from(*number) * SLOT);
+            slot.into_iter().for_each(|(slot, _)| *slot += tokens);
+        }
+        slots
+    }
+}
+
+impl Sides {
+    /// Returns what is known of a member; it is looked at if it has changed.
+    pub(in crate::ctl) fn of(&mut self, dir: &TeamDir, member: &RosterMember) -> &Side {
+        self.0.entry(member.name.clone()).or_insert_with(|| look(dir, member))
+    }
+
+    /// Forgets what may not hold any more.
+    pub(super) fn forget(&mut self, inboxes: &Changes, transcripts: &Changes) {
+        let changed = |name: &Name| {
+            has(inboxes, &TeamPath::inbox(name)) || has(transcripts, &TeamPath::transcript(name))
+        };
+        self.0.retain(|name, _| !changed(name));
+    }
+}
+
+fn look(dir: &TeamDir, member: &RosterMember) -> Side {
+    let mut tail = Tail::new(dir, TeamPath::transcript(&member.name));
+    let begun = tail.begin(Some(ENTRIES), |line| !line.trim_ascii().is_empty());
+    // What cannot be read is not shown; the unread messages then say so.
+    let lines = begun.and_then(|_| tail.read()).unwrap_or_default();
+    let entries = lines.iter().filter_map(|line| serde_json::from_slice::<Entry>(line).ok());
+    let spent = entries.filter_map(|entry| match entry.event {
+        Event::Answer { usage, .. } | Event::Charged { usage } | Event::Compacted { usage, .. } => {
+            Some((entry.at, usage.billed()))
+        }
+        _ => None,
+    });
+    Side { spent_at: spent.collect(), unread: roster::unread(dir, member).ok() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_are_counted_by_the_time_that_has_passed() {
+        let spent = vec![(0.0, 1), (700.0, 5), (971.0, 10), (999.0, 20), (1000.0, 1), (1200.0, 7)];
+        let slots = Side { unread: None, spent_at: spent }.spent(1000.0);
+        assert_eq!((slots[SLOTS - 1], slots[SLOTS - 11], slots.iter().sum::<u64>()), (38, 5, 43));
+    }
+}

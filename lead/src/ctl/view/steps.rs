@@ -1,0 +1,147 @@
+//! One thing that happened in a team: a decision of the journal, or a message of an inbox. Pure.
+
+use teamd_shared::id::RequestId;
+use teamd_shared::journal::{Line, MemberEvent, Record, RequestEvent};
+use teamd_shared::member::Phase;
+use teamd_shared::message::{ALL, Body, IdleReason, Message, TEAMD};
+use teamd_shared::name::Name;
+use teamd_shared::task::TaskEvent;
+use uuid::Uuid;
+
+use crate::ctl::render::event;
+
+/// Something that happened.
+#[derive(Debug, Clone, PartialEq)]
+pub(in crate::ctl) struct Step {
+    /// Seconds since 1970, by the clock of its writer.
+    pub(in crate::ctl) at: f64,
+    /// The line of the journal; none for a message.
+    pub(in crate::ctl) seq: Option<u64>,
+    /// Who acts, or to whom it happens.
+    pub(in crate::ctl) from: String,
+    /// To whom it goes; empty where it concerns one member alone.
+    pub(in crate::ctl) to: String,
+    /// What it is, in a few words; empty for an ordinary message.
+    pub(in crate::ctl) what: String,
+    /// Its text, whole.
+    pub(in crate::ctl) text: String,
+    /// The request that it is part of, and where that stands with it.
+    pub(in crate::ctl) request: Option<(RequestId, Stage)>,
+    /// Whether something went wrong.
+    pub(in crate::ctl) is_trouble: bool,
+    /// The id of the message: one that stands in several inboxes happened once.
+    pub(in crate::ctl) message: Option<Uuid>,
+}
+
+/// Where a request stands with a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(in crate::ctl) enum Stage {
+    Asked,
+    Joined,
+    Approved,
+    Rejected,
+    Expired,
+    /// The process of the teammate that left is gone.
+    Ended,
+}
+
+impl Stage {
+    /// Returns the stage in one word.
+    pub(in crate::ctl) const fn word(self) -> &'static str {
+        match self {
+            Self::Asked => "asked",
+            Self::Joined => "asked again",
+            Self::Approved => "approved",
+            Self::Rejected => "rejected",
+            Self::Expired => "expired",
+            Self::Ended => "gone",
+        }
+    }
+}
+
+impl Step {
+    /// Reads a line of the journal; none if it only repeats what another line says.
+    pub(in crate::ctl) fn of_line(line: &Line) -> Option<Self> {
+        let (what, text) = event::parts(&line.record);
+        let (seq, at) = (Some(line.seq), line.at);
+        let step = Self { at, seq, from: String::new(), to: String::new(), what, text, ..Self::blank() };
+        match &line.record {
+            Record::Snapshot(_) => None,
+            Record::Team(_) => Some(Self { from: TEAMD.to_owned(), ..step }),
+            Record::Member(record) => {
+                let exit = record.member.exit.as_ref().filter(|_| record.event == MemberEvent::Exited);
+                let request = exit.and_then(|exit| exit.request_id.clone());
+                let crashed = matches!(record.member.phase, Phase::Crashed | Phase::Spawning);
+                Some(Self {
+                    from: record.member.name.to_string(),
+                    request: request.map(|id| (id, Stage::Ended)),
+                    is_trouble: record.event == MemberEvent::Silent
+                        || record.event == MemberEvent::Exited && crashed,
+                    ..step
+                })
+                .filter(|_| record.derived_from.is_none())
+            }
+            Record::Task(record) => {
+                let owner = record.task.owner.as_ref().map(ToString::to_string).unwrap_or_default();
+                let (from, is_trouble) = (record.by.clone(), record.event == TaskEvent::Failed);
+                let to = if owner == from { String::new() } else { owner };
+                Some(Self { from, to, is_trouble, ..step }).filter(|_| record.derived_from.is_none())
+            }
+            Record::Request(record) => {
+                let request = &record.request;
+                let (asker, asked) = (request.from.clone(), request.to.clone());
+                let (stage, from, to) = match record.event {
+                    RequestEvent::Asked => (Stage::Asked, asker, asked),
+                    RequestEvent::Joined => (Stage::Joined, asker, asked),
+                    RequestEvent::Approved => (Stage::Approved, asked, asker),
+                    RequestEvent::Rejected => (Stage::Rejected, asked, asker),
+                    RequestEvent::Expired => (Stage::Expired, asker, String::new()),
+                };
+                let what = event::kind(request.kind).to_owned();
+                Some(Self { from, to, what, request: Some((request.request_id.clone(), stage)), ..step })
+            }
+        }
+    }
+
+    /// Reads a line of an inbox; none if it is no message, or the journal tells it.
+    pub(in crate::ctl) fn of_message(owner: &Name, line: &[u8]) -> Option<Self> {
+        let message = Message::parse(line).ok()?;
+        let stage = |approve: bool| if approve { Stage::Approved } else { Stage::Rejected };
+        let (what, request) = match &message.body {
+            Body::TeammateTerminated { .. } => return None,
+            Body::Message => ("", None),
+            Body::ShutdownRequest { request_id, .. } => ("shutdown", Some((request_id, Stage::Asked))),
+            Body::ShutdownResponse { request_id, approve, .. } => {
+                ("shutdown", Some((request_id, stage(*approve))))
+            }
+            Body::PlanApprovalRequest { request_id, .. } => ("plan", Some((request_id, Stage::Asked))),
+            Body::PlanApprovalResponse { request_id, approve, .. } => {
+                ("plan", Some((request_id, stage(*approve))))
+            }
+            Body::IdleNotification { idle_reason: IdleReason::Available, .. } => ("idle", None),
+            Body::IdleNotification { idle_reason, .. } => (idle_reason.as_str(), None),
+            other => (other.kind(), None),
+        };
+        let is_idle = matches!(message.body, Body::IdleNotification { .. });
+        let to = match message.body {
+            Body::Broadcast => ALL.to_owned(),
+            _ => message.to.clone().unwrap_or_else(|| owner.to_string()),
+        };
+        Some(Self {
+            at: message.timestamp.unwrap_or_default(),
+            is_trouble: is_idle && what != "idle",
+            what: what.to_owned(),
+            request: request.map(|(id, stage)| (id.clone(), stage)),
+            text: message.content,
+            from: message.from,
+            to,
+            message: message.id,
+            seq: None,
+        })
+    }
+
+    fn blank() -> Self {
+        let (from, to, what, text) = Default::default();
+        Self { at: 0.0, seq: None, from, to, what, text, request: None, is_trouble: false, message: None }
+    }
+}

@@ -1,0 +1,182 @@
+//! A team as its files show it, kept current by their events.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use teamd_shared::config::Roster;
+use teamd_shared::journal::Team;
+use teamd_shared::name::Name;
+use teamd_shared::team_dir::{TeamDir, TeamPath};
+use teamd_shared::watch::Changes;
+
+use super::conversation::Conversation;
+use super::feed::Feed;
+use super::files::{Changed, Files, has};
+use super::journal::{JournalFollower, NewLines};
+use super::side::Sides;
+use super::steps::Step;
+use crate::ctl::roster;
+use crate::ctl::tail::{Mark, Tail};
+use crate::error::CommandError;
+
+/// How many messages of an inbox the past of a view has.
+const MESSAGES: usize = 50;
+/// How many inboxes are read at a time, so that a key is not kept waiting.
+const INBOXES: usize = 20;
+
+/// A reader of all files of a team.
+pub(in crate::ctl) struct TeamFiles<'d> {
+    /// The team directory.
+    pub(in crate::ctl) dir: &'d TeamDir,
+    files: Files,
+    /// The roster as it was read last.
+    pub(in crate::ctl) roster: Roster,
+    journal: JournalFollower<'d>,
+    feed: Feed,
+    sides: Sides,
+    /// The conversation that is followed.
+    pub(in crate::ctl) conversation: Option<Conversation<'d>>,
+    inboxes: BTreeMap<Name, Option<Mark>>,
+    /// The inboxes that are still to be read.
+    unread: VecDeque<Name>,
+    /// Why something could not be read, if the last attempt failed.
+    pub(in crate::ctl) trouble: Option<CommandError>,
+}
+
+/// A team as it was read last.
+#[derive(Clone, Copy)]
+pub(in crate::ctl) struct Seen<'s, 'd> {
+    /// The roster.
+    pub(in crate::ctl) roster: &'s Roster,
+    /// The fold of the journal.
+    pub(in crate::ctl) team: &'s Team,
+    /// What happened.
+    pub(in crate::ctl) feed: &'s Feed,
+    /// The conversation that is followed.
+    pub(in crate::ctl) conversation: Option<&'s Conversation<'d>>,
+    /// Why something could not be read, if the last attempt failed.
+    pub(in crate::ctl) trouble: Option<&'s CommandError>,
+}
+
+impl<'d> TeamFiles<'d> {
+    /// Begins to follow a team: the roster and the journal are read, the inboxes wait for [`TeamFiles::read_inboxes`]. Must be
+    /// called within the runtime.
+    ///
+    /// # Errors
+    /// If the roster cannot be read.
+    pub(in crate::ctl) fn begin(dir: &'d TeamDir, force_poll: bool) -> Result<Self, CommandError> {
+        // Watched before it is read: a change in between is seen.
+        let files = Files::watch(dir, force_poll);
+        let mut begun = Self {
+            dir,
+            files,
+            roster: roster::load(dir)?,
+            journal: JournalFollower::begin(dir)?,
+            feed: Feed::default(),
+            sides: Sides::default(),
+            conversation: None,
+            inboxes: BTreeMap::new(),
+            unread: VecDeque::new(),
+            trouble: None,
+        };
+        begun.trouble = begun.read_journal().err();
+        begun.unread.push_back(Name::lead());
+        begun.unread.extend(begun.owners().into_iter().filter(|owner| *owner != Name::lead()));
+        Ok(begun)
+    }
+
+    /// Returns what was read, and what looks at single members.
+    pub(in crate::ctl) fn seen(&mut self) -> (Seen<'_, 'd>, &mut Sides) {
+        let Self { roster, journal, feed, sides, conversation, trouble, .. } = self;
+        let (team, conversation, trouble) = (&journal.team, conversation.as_ref(), trouble.as_ref());
+        (Seen { roster, team, feed, conversation, trouble }, sides)
+    }
+
+    /// Returns when a file may have changed. Dropping the future loses nothing.
+    pub(in crate::ctl) async fn changed(&mut self) {
+        self.files.changed().await;
+    }
+
+    /// Reads what has changed; with `anew` the roster in any case. Returns whether the control socket may be another one.
+    pub(in crate::ctl) fn read(&mut self, anew: bool) -> bool {
+        let changed = self.files.take();
+        self.trouble = self.read_changed(&changed, anew).err();
+        has(&changed.run, &TeamPath::socket())
+    }
+
+    fn read_changed(&mut self, changed: &Changed, anew: bool) -> Result<(), CommandError> {
+        self.sides.forget(&changed.inboxes, &changed.transcripts);
+        match &changed.inboxes {
+            Changes::Anything => self.unread.extend(self.owners()),
+            Changes::Files(files) => {
+                let owner = |file: &String| Name::of_inbox(file.strip_suffix(".jsonl")?).ok();
+                self.unread.extend(files.iter().filter_map(owner));
+            }
+        }
+        if let Some(conversation) = &mut self.conversation {
+            let (name, transcript) = (&conversation.name, TeamPath::transcript(&conversation.name));
+            if has(&changed.transcripts, &transcript) || has(&changed.run, &TeamPath::live(name)) {
+                conversation.read()?;
+            }
+        }
+        if has(&changed.top, &TeamPath::journal()) {
+            self.read_journal()?;
+        }
+        if anew || has(&changed.top, &TeamPath::config()) {
+            self.roster = roster::load(self.dir)?;
+        }
+        Ok(())
+    }
+
+    fn read_journal(&mut self) -> Result<(), CommandError> {
+        let mut new = NewLines::default();
+        let read = self.journal.read(&mut new);
+        if new.restarted {
+            self.feed.forget_journal();
+        }
+        self.feed.add(new.lines.iter().filter_map(Step::of_line));
+        read
+    }
+
+    /// Tells whether inboxes are still to be read.
+    pub(in crate::ctl) fn has_unread_inboxes(&self) -> bool {
+        !self.unread.is_empty()
+    }
+
+    /// Reads some of the inboxes that have changed.
+    pub(in crate::ctl) fn read_inboxes(&mut self) {
+        let count = self.unread.len().min(INBOXES);
+        let mut steps = Vec::new();
+        for owner in self.unread.drain(..count) {
+            let mut tail = Tail::new(self.dir, TeamPath::inbox(&owner));
+            let begun = match self.inboxes.get(&owner) {
+                Some(mark) => tail.resume(*mark),
+                None => tail.begin(Some(MESSAGES), |line| !line.trim_ascii().is_empty()).map(drop),
+            };
+            // One odd inbox must not hide the others.
+            while let Ok(lines) = begun.as_ref().map_or_else(|_| Ok(Vec::new()), |()| tail.read()) {
+                if lines.is_empty() {
+                    break;
+                }
+                steps.extend(lines.iter().filter_map(|line| Step::of_message(&owner, line)));
+            }
+            self.inboxes.insert(owner, tail.mark());
+        }
+        self.feed.add(steps);
+    }
+
+    /// Follows the conversation of an agent.
+    pub(in crate::ctl) fn follow(&mut self, name: &Name) {
+        if self.conversation.as_ref().is_some_and(|it| it.name == *name) {
+            return;
+        }
+        match Conversation::begin(self.dir, name) {
+            Ok(conversation) => self.conversation = Some(conversation),
+            Err(error) => (self.conversation, self.trouble) = (None, Some(error.into())),
+        }
+    }
+
+    fn owners(&self) -> Vec<Name> {
+        let members = self.roster.members.iter().map(|member| member.name.clone());
+        [Name::lead()].into_iter().chain(members).collect()
+    }
+}

@@ -1,6 +1,6 @@
 //! The daemon from its start to its end, readable from top to bottom.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
@@ -122,7 +122,7 @@ fn begin(
         connections: Connections::default(),
         checks: Checks::default(),
         unstarted: Vec::new(),
-        unwritten: BTreeSet::new(),
+        unwritten: BTreeMap::new(),
         inputs: inputs_sender.clone(),
         began: Instant::now(),
         hooks,

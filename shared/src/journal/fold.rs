@@ -71,9 +71,10 @@ pub struct Team {
     /// The last number that a task was given.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub last_task: TaskId,
-    /// The last command that made tasks, and the first of them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub last_added: Option<(RequestId, TaskId)>,
+    /// The last commands that made tasks, and which: each pair is a first and a last one.
+    #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
+    #[schemars(with = "Vec<(RequestId, Vec<(TaskId, TaskId)>)>")]
+    pub(super) added: VecDeque<(RequestId, Vec<(TaskId, TaskId)>)>,
     /// What the protected files were when a person or the lead last said what is to be done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protected: Option<String>,

@@ -16,10 +16,10 @@ use std::os::unix::fs::FileExt;
 
 use rustix::fs::OFlags;
 
-use super::{Record, Team};
+use super::{Line, Record, Team};
 use crate::id::RequestId;
 use crate::request::Request;
-use crate::task::TaskStatus;
+use crate::task::{TaskId, TaskStatus};
 use crate::team_dir::{DirError, TeamDir, TeamPath};
 
 /// How many lines stand between two snapshots at least, in a daemon.
@@ -75,7 +75,13 @@ impl Team {
         let resolved_at = |request: &Request| request.resolved_at.unwrap_or_default();
         ended.sort_by(|a, b| resolved_at(b).total_cmp(&resolved_at(a)));
         let mut kept = self.clone();
-        kept.tasks.retain(|_, task| task.status != TaskStatus::Completed);
+        // The file of a task is written with the effects of its line: until then a start must know how it stands.
+        let of_task = |line: &Line| match &line.record {
+            Record::Task(record) => Some(record.task.id),
+            _ => None,
+        };
+        let undone: BTreeSet<TaskId> = self.undone.iter().filter_map(of_task).collect();
+        kept.tasks.retain(|id, task| task.status != TaskStatus::Completed || undone.contains(id));
         for request in ended.into_iter().skip(ENDED_REQUESTS) {
             kept.requests.remove(&request.request_id);
         }

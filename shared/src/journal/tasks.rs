@@ -1,14 +1,19 @@
 //! The part of the fold that is about tasks, and what decisions and commands ask of it.
 
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::fold::PendingDerived;
 use super::{Line, TaskRecord, Team};
+use crate::id::RequestId;
 use crate::member::{Gate, Member};
 use crate::message::USER;
 use crate::name::Name;
 use crate::task::{Task, TaskEvent, TaskId, TaskStatus};
+
+/// How many commands that made tasks are remembered: a client that has lost the daemon says its own again.
+const COMMANDS: usize = 64;
 
 impl Team {
     pub(super) fn apply_task(&mut self, line: &Line, record: &TaskRecord) {
@@ -20,12 +25,8 @@ impl Team {
         for id in &record.expired {
             self.expire(line, id, "the work was released or cancelled");
         }
-        if let Some(id) = record
-            .command_id
-            .as_ref()
-            .filter(|id| self.last_added.as_ref().is_none_or(|(last, _)| last != *id))
-        {
-            self.last_added = Some((id.clone(), task.id));
+        if let Some(command) = &record.command_id {
+            self.is_added(command, task.id);
         }
         self.last_task = self.last_task.max(task.id);
         let sets_work = matches!(record.event, TaskEvent::Created | TaskEvent::Edited | TaskEvent::Retried);
@@ -49,6 +50,24 @@ impl Team {
             self.pending_derived.push_back((line.seq, gate));
         }
         self.tasks.insert(task.id, task);
+    }
+
+    fn is_added(&mut self, command: &RequestId, task: TaskId) {
+        let known = self.added.iter().rposition(|(id, _)| id == command);
+        match known.and_then(|at| self.added[at].1.last_mut()) {
+            Some((_, last)) if *last + 1 == task => *last = task,
+            Some(_) => self.added[known.unwrap_or_default()].1.push((task, task)),
+            None => self.added.push_back((command.clone(), vec![(task, task)])),
+        }
+        if self.added.len() > COMMANDS {
+            self.added.pop_front();
+        }
+    }
+
+    /// Returns the tasks that a command has made, unless many others have made tasks since.
+    pub fn made_by(&self, command: &RequestId) -> Vec<TaskId> {
+        let made = self.added.iter().find(|(id, _)| id == command);
+        made.into_iter().flat_map(|(_, ranges)| ranges).flat_map(|&(first, last)| first..=last).collect()
     }
 
     pub(super) fn release_task(&mut self, id: TaskId, line: &Line) {
@@ -87,20 +106,26 @@ impl Team {
 
     /// Returns the tasks along which a task would wait for itself, if it waited for these: `3, 5, 3`.
     pub fn cycle(&self, id: TaskId, blocked_by: &BTreeSet<TaskId>) -> Option<Vec<TaskId>> {
-        let mut seen = BTreeSet::new();
-        let mut ways: Vec<Vec<TaskId>> = blocked_by.iter().map(|&next| vec![id, next]).collect();
-        while let Some(way) = ways.pop() {
-            let &last = way.last()?;
-            if last == id {
-                return Some(way);
-            }
-            if seen.insert(last)
-                && let Some(task) = self.tasks.get(&last)
-            {
-                ways.extend(task.blocked_by.iter().map(|&next| [&way[..], &[next]].concat()));
+        let waits_for = |at: TaskId| match at == id {
+            true => Some(blocked_by),
+            false => self.tasks.get(&at).map(|task| &task.blocked_by),
+        };
+        // Each task that was come to, and the one that waits for it.
+        let (mut from, mut open) = (BTreeMap::new(), vec![id]);
+        while let Some(at) = open.pop() {
+            for &next in waits_for(at).into_iter().flatten() {
+                if let Entry::Vacant(new) = from.entry(next) {
+                    new.insert(at);
+                    open.push(next);
+                }
             }
         }
-        None
+        let mut way = vec![id, *from.get(&id)?];
+        while let Some(&before) = way.last().filter(|last| **last != id).and_then(|last| from.get(last)) {
+            way.push(before);
+        }
+        way.reverse();
+        Some(way)
     }
 
     /// Tells whether a task is to be done, is done or is checked just now.

@@ -9,7 +9,7 @@ mod failed;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use teamd_shared::control::{Done, Refusal, TaskOrder, ToWorker};
@@ -91,6 +91,8 @@ struct Batch {
     subjects: BTreeSet<Name>,
     /// The members that something was decided or said about.
     touched: BTreeSet<Name>,
+    /// The tasks that lines were written about, and those that they wait for, or waited for.
+    tasks: BTreeSet<TaskId>,
     /// Whether its last decision forgets a member.
     forgets: bool,
 }
@@ -174,7 +176,8 @@ impl Dispatcher {
             }
             self.stuck_until = None;
             // What a message says of a task, the task's file says already.
-            owners.show_tasks(&changed_tasks(&self.team, &batch.lines));
+            let changed = batch.tasks.iter().filter_map(|id| self.team.tasks.get(id));
+            owners.show_tasks(&changed.collect::<Vec<_>>());
             self.complete(false, owners);
         }
         if batch.forgets {
@@ -273,6 +276,11 @@ impl Dispatcher {
             lead,
             record,
         };
+        if let Record::Task(record) = &line.record {
+            let before = self.team.tasks.get(&record.task.id);
+            let waited_for = before.into_iter().chain([&record.task]).flat_map(|task| &task.blocked_by);
+            batch.tasks.extend(waited_for.chain([&record.task.id]));
+        }
         if let Err(error) = self.team.apply(&line) {
             tracing::error!("a decision does not continue the journal: {error}");
             return;
@@ -434,22 +442,6 @@ impl Dispatcher {
 
 fn forgets(record: &Record) -> bool {
     matches!(record, Record::Member(record) if record.event == MemberEvent::Forgotten)
-}
-
-/// Returns the tasks that these lines are about, and those that one of them waits for, as they stand now. A snapshot among the
-/// lines has left out what is completed: then the line has it.
-fn changed_tasks<'a>(team: &'a Team, lines: &'a [Line]) -> Vec<&'a Task> {
-    let mut changed = BTreeMap::new();
-    for line in lines {
-        let Record::Task(record) = &line.record else { continue };
-        for id in record.task.blocked_by.iter().chain([&record.task.id]) {
-            changed.extend(team.tasks.get(id).map(|task| (*id, task)));
-        }
-        if !team.tasks.contains_key(&record.task.id) {
-            changed.insert(record.task.id, &record.task);
-        }
-    }
-    changed.into_values().collect()
 }
 
 /// Tells whether a person or the lead says what is to be done.

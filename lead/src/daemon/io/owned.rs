@@ -1,6 +1,6 @@
 //! What the dispatcher's decisions are done with, each part by its owner.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -46,7 +46,7 @@ pub(crate) struct Owned {
     /// What became of checks that could not be started.
     pub(crate) unstarted: Vec<Event>,
     /// The tasks whose files could not be written.
-    pub(crate) unwritten: BTreeSet<TaskId>,
+    pub(crate) unwritten: BTreeMap<TaskId, Task>,
     /// Where connections report to.
     pub(crate) inputs: Inputs,
     pub(crate) began: Instant,
@@ -148,7 +148,7 @@ impl Owners for Owned {
                 Ok(()) => drop(self.unwritten.remove(&task.id)),
                 Err(error) => {
                     tracing::error!("cannot write {at} (tried again): {error}");
-                    self.unwritten.insert(task.id);
+                    self.unwritten.insert(task.id, Task::clone(task));
                     self.roster.postpone(RETRY);
                 }
             }
@@ -169,7 +169,7 @@ impl Owners for Owned {
         });
         // Later than the roster: one that fails again has the next write soon.
         let unwritten = std::mem::take(&mut self.unwritten);
-        self.show_tasks(&unwritten.iter().filter_map(|id| team.tasks.get(id)).collect::<Vec<_>>());
+        self.show_tasks(&unwritten.values().collect::<Vec<_>>());
         written
     }
 }

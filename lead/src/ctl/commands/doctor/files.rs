@@ -1,8 +1,11 @@
 //! The team's own files, as `lint` checks them, and how far each reader has consumed its inbox.
 
+use std::collections::BTreeSet;
+
 use teamd_shared::inbox::{ReadError, fits};
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
+use teamd_shared::task::{Task, TaskId, TaskStatus};
 use teamd_shared::team_dir::TeamPath;
 use teamd_shared::transcript;
 
@@ -51,6 +54,46 @@ pub(super) fn transcripts(seen: &Seen, check: &mut Check) -> Option<String> {
         }
     }
     Some(format!("{transcripts} transcripts, each line an entry"))
+}
+
+/// Judges the files of tasks: each says how a task stands.
+pub(super) fn tasks(seen: &Seen, check: &mut Check) -> Option<String> {
+    const FROM_JOURNAL: &str = "commands go by the journal, other programs by this file";
+    let team = seen.team()?;
+    let mut known: BTreeSet<TaskId> = team.tasks.keys().copied().collect();
+    let mut files = 0;
+    for found in seen.files.iter().filter(|it| it.at.folder() == Some("tasks")) {
+        let at = &found.at;
+        let number = at.file_name().strip_suffix(".json").and_then(|it| it.parse::<TaskId>().ok());
+        let Some(id) = number.filter(|&it| team.task_status(it).is_some() && TeamPath::task(it) == *at)
+        else {
+            let next = "move the file away, if no program of yours needs it";
+            check.note(format!("{at} is the file of no task"), "no program reads it", next);
+            continue;
+        };
+        known.remove(&id);
+        files += 1;
+        let Some(bytes) = read(seen, check, at) else { continue };
+        let shown = serde_json::from_slice::<Task>(&bytes);
+        match (shown, team.tasks.get(&id)) {
+            (Ok(shown), Some(task)) if shown == *task => {}
+            (Ok(shown), None) if (shown.id, shown.status) == (id, TaskStatus::Completed) => {}
+            (_, Some(_)) => {
+                let next = "`teamd start` writes it anew; `teamd start --replace` while a daemon runs";
+                check.problem(format!("{at} says otherwise than the journal"), FROM_JOURNAL, next);
+            }
+            (_, None) => check.problem(
+                format!("{at} is not the file of a completed task any more"),
+                "that file alone shows how the task was checked",
+                "`teamctl events` shows what the journal says of it",
+            ),
+        }
+    }
+    for id in known {
+        let next = "`teamd start` writes it anew; `teamd start --replace` while a daemon runs";
+        check.problem(format!("there is no {}", TeamPath::task(id)), FROM_JOURNAL, next);
+    }
+    Some(format!("{}, each as the journal says", count(files, "task")))
 }
 
 fn read(seen: &Seen, check: &mut Check, at: &TeamPath) -> Option<Vec<u8>> {

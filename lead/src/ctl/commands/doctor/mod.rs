@@ -40,7 +40,7 @@ const PAUSES: [Duration; 3] =
 type Look = fn(&Seen, &mut Check) -> Option<String>;
 
 /// The checks of a team directory, in the order in which they are told.
-const CHECKS: [(&str, Look); 14] = [
+const CHECKS: [(&str, Look); 15] = [
     ("file system", machine::file_system),
     ("disk", machine::disk),
     ("journal", start::journal),
@@ -50,6 +50,7 @@ const CHECKS: [(&str, Look); 14] = [
     ("inboxes", files::inboxes),
     ("positions", files::positions),
     ("transcripts", files::transcripts),
+    ("tasks", files::tasks),
     ("locks", orphans::locks),
     ("orphans", orphans::orphans),
     ("access", access::access),

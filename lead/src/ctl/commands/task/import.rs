@@ -4,6 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::value::RawValue;
+use teamd_shared::message::USER;
 use teamd_shared::task::{TaskFields, TaskId};
 use toml::{Spanned, Table};
 
@@ -14,6 +17,9 @@ use crate::exit_code::ExitCode;
 /// The most tasks of a file.
 const MOST: usize = 10_000;
 
+/// How many tasks are named that wait for each other.
+const NAMED: usize = 10;
+
 /// A task of a file: with a number of its own, that others of the file name.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -21,6 +27,40 @@ struct Item {
     id: Option<TaskId>,
     #[serde(flatten)]
     fields: TaskFields,
+    /// What else is said: a field that only the daemon sets, or a mistake.
+    #[serde(flatten)]
+    more: BTreeMap<String, IgnoredAny>,
+    /// Where it stands in the file.
+    #[serde(skip)]
+    line: usize,
+}
+
+/// What stands in the JSON of a task, too, and is not taken over.
+const SET_BY_DAEMON: [&str; 12] = [
+    "status",
+    "owner",
+    "blocks",
+    "attempts",
+    "reminders",
+    "protected",
+    "submission",
+    "stalled",
+    "result",
+    "created_by",
+    "created_at",
+    "updated_at",
+];
+
+impl Item {
+    /// Looks whether it can become a task. Else a word that is written wrong would take away a check, for example.
+    fn is_usable(&self) -> Result<(), String> {
+        let told = |why: String| format!("line {}: {why}", self.line);
+        if let Some(unknown) = self.more.keys().find(|it| !SET_BY_DAEMON.contains(&it.as_str())) {
+            return Err(told(format!("a task has no field `{unknown}`")));
+        }
+        let alone = TaskFields { blocked_by: None, ..self.fields.clone() };
+        alone.create(0, USER, 0.0).map(drop).map_err(told)
+    }
 }
 
 #[derive(Deserialize)]
@@ -49,7 +89,7 @@ pub(in crate::ctl) fn read(file: &Path) -> Result<Vec<TaskFields>, CommandError>
 fn parse(content: &str) -> Result<Vec<TaskFields>, String> {
     let begin = content.trim_start();
     let items = if begin.starts_with('[') && !begin.starts_with("[[") {
-        serde_json::from_str::<Vec<Item>>(content).map_err(|error| error.to_string())?
+        json(content)?
     } else if content.lines().any(|line| line.trim() == "[[task]]") {
         let place = |at: usize| content[..at.min(content.len())].lines().count().max(1);
         let error = |at: usize, error: &toml::de::Error| {
@@ -59,16 +99,31 @@ fn parse(content: &str) -> Result<Vec<TaskFields>, String> {
         let tasks = toml::from_str::<TomlFile>(content).map_err(whole)?.task;
         let item = |task: Spanned<Table>| {
             let at = task.span().start + 1;
-            task.into_inner().try_into::<Item>().map_err(|it| error(at, &it))
+            let item = task.into_inner().try_into::<Item>().map_err(|it| error(at, &it))?;
+            Ok(Item { line: place(at), ..item })
         };
-        tasks.into_iter().map(item).collect::<Result<_, _>>()?
+        tasks.into_iter().map(item).collect::<Result<_, String>>()?
     } else {
         checklist(content)?
     };
     if items.is_empty() {
         return Err("there are no tasks in it".to_owned());
     }
+    items.iter().try_for_each(Item::is_usable)?;
     in_order(items)
+}
+
+fn json(content: &str) -> Result<Vec<Item>, String> {
+    let items = serde_json::from_str::<Vec<Item>>(content).map_err(|error| error.to_string())?;
+    let raw = serde_json::from_str::<Vec<&RawValue>>(content).map_err(|error| error.to_string())?;
+    let (mut line, mut rest) = (1, content);
+    let placed = items.into_iter().zip(raw).map(|(item, raw)| {
+        let at = raw.get().as_ptr().addr() - rest.as_ptr().addr();
+        line += rest[..at].matches('\n').count();
+        rest = &rest[at..];
+        Item { line, ..item }
+    });
+    Ok(placed.collect())
 }
 
 /// Reads the items of a checklist. What stands below an item and is none belongs to its description.
@@ -76,7 +131,7 @@ fn checklist(content: &str) -> Result<Vec<Item>, String> {
     let mut items: Vec<(usize, Item)> = Vec::new();
     // The places of the items above the line, from the outermost.
     let mut above: Vec<usize> = Vec::new();
-    for line in content.lines() {
+    for (line, number) in content.lines().zip(1..) {
         let indent = line.len() - line.trim_start().len();
         let Some((is_done, subject)) = item(line.trim()) else {
             if let Some((depth, last)) = items.last_mut().filter(|(depth, _)| indent > *depth) {
@@ -97,7 +152,7 @@ fn checklist(content: &str) -> Result<Vec<Item>, String> {
         }
         above.push(items.len());
         let fields = TaskFields { subject: Some(subject.to_owned()), ..TaskFields::default() };
-        items.push((indent, Item { id: Some(id), fields }));
+        items.push((indent, Item { id: Some(id), fields, line: number, ..Item::default() }));
     }
     match items.is_empty() {
         true => {
@@ -122,17 +177,13 @@ fn in_order(items: Vec<Item>) -> Result<Vec<TaskFields>, String> {
     for (place, item) in items.iter().enumerate() {
         let id = item.id.or_else(|| u32::try_from(place + 1).ok()).unwrap_or_default();
         if places.insert(id, place).is_some() {
-            return Err(format!("two tasks have the id {id}"));
+            return Err(format!("line {}: two tasks have the id {id}", item.line));
         }
     }
     let waits_for = |item: &Item| -> Result<Vec<usize>, String> {
-        let subject = item.fields.subject.as_deref().unwrap_or_default();
-        let place = |id: &TaskId| {
-            places
-                .get(id)
-                .copied()
-                .ok_or(format!("the task {subject:?} waits for {id}, which is not in the file"))
-        };
+        let unknown =
+            |id: &TaskId| format!("line {}: it waits for {id}, which is not in the file", item.line);
+        let place = |id: &TaskId| places.get(id).copied().ok_or_else(|| unknown(id));
         item.fields.blocked_by.iter().flatten().map(place).collect()
     };
     let waits: Vec<Vec<usize>> = items.iter().map(waits_for).collect::<Result<_, _>>()?;
@@ -151,8 +202,7 @@ fn in_order(items: Vec<Item>) -> Result<Vec<TaskFields>, String> {
         );
     }
     if let Some(stuck) = (0..items.len()).find(|place| !done.contains(place)) {
-        let subject = items[stuck].fields.subject.as_deref().unwrap_or_default();
-        return Err(format!("the task {subject:?} waits for itself, by way of others"));
+        return Err(cycle(&items, (stuck, &waits, &done)));
     }
     let new: BTreeMap<usize, TaskId> = order.iter().zip(1..).map(|(&place, new)| (place, new)).collect();
     let mut items: Vec<Option<Item>> = items.into_iter().map(Some).collect();
@@ -162,6 +212,19 @@ fn in_order(items: Vec<Item>) -> Result<Vec<TaskFields>, String> {
         Some(TaskFields { blocked_by: Some(blocked_by), ..fields })
     });
     Ok(taken.collect())
+}
+
+/// Says which tasks wait for each other: from one that is not done, always one that is not done follows.
+fn cycle(items: &[Item], (stuck, waits, done): (usize, &[Vec<usize>], &BTreeSet<usize>)) -> String {
+    let (mut way, mut at) = (Vec::new(), stuck);
+    while !way.contains(&at) {
+        way.push(at);
+        at = waits[at].iter().copied().find(|next| !done.contains(next)).unwrap_or(stuck);
+    }
+    way.drain(..way.iter().position(|&first| first == at).unwrap_or_default());
+    let lines: Vec<String> = way.iter().take(NAMED).map(|&it| items[it].line.to_string()).collect();
+    let more = if way.len() > NAMED { " and others" } else { "" };
+    format!("line {}: tasks wait for each other: lines {}{more}", items[at].line, lines.join(", "))
 }
 
 #[cfg(test)]
@@ -208,12 +271,23 @@ mod tests {
             ("[{\"subject\": 5}]", "line 1 column"),
             ("\n[[task]]\nsubject = 'a'\nblocked_by = 'x'\n", "line 2: invalid type"),
             ("[[task]]\nsubject = \n", "line 2: "),
-            ("[[task]]\nsubject = 'a'\nblocked_by = [4]\n", "waits for 4"),
+            ("\n[[task]]\nsubject = 'a'\nblocked_by = [4]\n", "line 2: it waits for 4"),
             (
-                "[{\"id\":1,\"subject\":\"a\",\"blocked_by\":[2]},{\"id\":2,\"subject\":\"b\",\"blocked_by\":[1]}]",
-                "waits for itself",
+                "[\n{\"subject\":\"x\",\"blocked_by\":[3]},\n{\"subject\":\"a\",\"blocked_by\":[3]},\n{\"subject\":\"b\",\"blocked_by\":[2]}\n]",
+                "line 4: tasks wait for each other: lines 4, 3",
             ),
-            ("[{\"id\":1,\"subject\":\"a\"},{\"id\":1,\"subject\":\"b\"}]", "the id 1"),
+            (
+                "[{\"id\":1,\"subject\":\"a\"},\n {\"id\":1,\"subject\":\"b\"}]",
+                "line 2: two tasks have the id 1",
+            ),
+            (
+                "[[task]]\nsubject = 'a'\n\n[[task]]\nsubject = 'b'\nblocked_by = [2]\n",
+                "line 4: tasks wait for each other: lines 4",
+            ),
+            ("- [ ] a\n- [ ]  \n", "line 2: the subject"),
+            ("[\n{\"subject\": \"a\", \"chek\": \"false\"}]", "line 2: a task has no field `chek`"),
+            ("[[task]]\nsubject = 'a'\nChecks = 'x'\n", "line 1: a task has no field `Checks`"),
+            ("[{\"description\": \"a\"}]", "line 1: a task needs a subject"),
         ] {
             let error = read(content).unwrap_err();
             assert!(error.contains(told), "{content:?}: {error}");

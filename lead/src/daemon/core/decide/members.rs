@@ -70,9 +70,13 @@ impl View<'_> {
             return Err(Refusal::new(RefusalCode::Usage, "a resumed teammate takes no prompt")
                 .hint(format!("`teamctl spawn {name} --resume`, then `teamctl send {name} TEXT`")));
         }
-        if *name == Name::lead() && (terms.plan == Some(true) || terms.approve_by.is_some()) {
-            return Err(Refusal::new(RefusalCode::Usage, "the lead agent submits no plans")
-                .hint("`teamctl chat` starts it"));
+        let works = terms.plan == Some(true) || terms.approve_by.is_some() || terms.auto == Some(true);
+        if *name == Name::lead() && works {
+            return Err(Refusal::new(
+                RefusalCode::Usage,
+                "the lead agent submits no plans, and works on no task",
+            )
+            .hint("`teamctl chat` starts it"));
         }
         if is_being_archived(self.team, name) {
             return Err(conflict(

@@ -18,12 +18,10 @@ impl View<'_> {
         id: Option<TaskId>,
         ids: &mut dyn Ids,
     ) -> Result<Decision, Refusal> {
-        let Actor::Member(name) = by else {
-            return Err(conflict(
-                "a person claims no task",
-                "`teamctl task assign ID NAME` gives it to a teammate",
-            ));
-        };
+        let Actor::Member(name) = by else { return Err(works_on_no_task("a person")) };
+        if !by.is_teammate() {
+            return Err(works_on_no_task("the lead agent"));
+        }
         let member = self.running(name)?;
         if let Some(held) = self.team.held_by(name) {
             let message = format!("{name} holds {} already", held.title());
@@ -76,7 +74,7 @@ impl View<'_> {
     ) -> Result<Decision, Refusal> {
         let (task, member) = (self.known_task(id)?, self.known(to)?);
         if member.name == Name::lead() {
-            return Err(conflict("the lead agent works on no task", "assign it to a teammate"));
+            return Err(works_on_no_task("the lead agent"));
         }
         let next = Task { reserved_for: Some(to.to_string()), ..self.stepped(task, TaskEvent::Assigned)? };
         Ok(Decision::default().task(self.recorded(TaskEvent::Assigned, (next, by.as_str()), ids)))
@@ -111,4 +109,8 @@ pub(super) fn is_theirs(by: &Actor, task: &Task) -> Result<(), Refusal> {
         }
         _ => Ok(()),
     }
+}
+
+fn works_on_no_task(who: &str) -> Refusal {
+    conflict(format!("{who} works on no task"), "`teamctl task assign ID NAME` gives it to a teammate")
 }

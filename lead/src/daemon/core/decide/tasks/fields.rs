@@ -9,28 +9,32 @@ use super::{no_task, not_for_teammates};
 use crate::daemon::core::decide::{Decision, View, conflict};
 use crate::daemon::core::event::Actor;
 
+/// How many tasks of a cycle are named.
+const NAMED: usize = 10;
+
 impl View<'_> {
-    /// Adds tasks. A kill may have cut off the last lines of an earlier attempt under the same id.
+    /// Adds tasks. A kill may have cut off the last lines of an earlier attempt under the same id, and other commands may have
+    /// made tasks since.
     pub(super) fn add(
         &self,
         by: &Actor,
         (command, fields, within): (&RequestId, &[TaskFields], bool),
         ids: &mut dyn Ids,
     ) -> Result<(Decision, Vec<Task>), Refusal> {
-        let earlier = self.team.last_added.as_ref().filter(|(id, _)| id == command).map(|(_, first)| *first);
-        let first = earlier.unwrap_or(self.team.last_task + 1);
+        let earlier = self.team.made_by(command).into_iter();
+        let numbers: Vec<TaskId> = earlier.chain(self.team.last_task + 1..).take(fields.len()).collect();
+        let number = |place: &TaskId| numbers.get((*place as usize).wrapping_sub(1)).copied().unwrap_or(0);
         let (mut decision, mut made) = (Decision::default(), Vec::new());
-        for (id, fields) in (first..).zip(fields) {
+        for (&id, fields) in numbers.iter().zip(fields) {
             if let Some(field) = fields.reserved().filter(|_| by.is_teammate()) {
                 return Err(not_for_teammates(&format!("`{field}` is for a person or the lead to set")));
             }
             let mut task = fields.create(id, by.as_str(), self.now.wall).map_err(|why| usage("add", why))?;
             task.protected = self.protected(by);
             if within {
-                task.blocked_by =
-                    task.blocked_by.iter().map(|place| (first - 1).saturating_add(*place)).collect();
+                task.blocked_by = task.blocked_by.iter().map(number).collect();
             }
-            self.waits_for_known(&task, first)?;
+            self.waits_for_known(&task)?;
             if id > self.team.last_task {
                 let record = self.recorded(TaskEvent::Created, (task.clone(), by.as_str()), ids);
                 decision = decision.task(TaskRecord { command_id: Some(command.clone()), ..record });
@@ -52,9 +56,12 @@ impl View<'_> {
         let stepped = self.stepped(self.known_task(id)?, TaskEvent::Edited)?;
         let mut task = fields.change(&stepped, by.as_str()).map_err(|why| usage("edit", why))?;
         task.protected = self.protected(by);
-        self.waits_for_known(&task, TaskId::MAX)?;
+        self.waits_for_known(&task)?;
         if let Some(cycle) = self.team.cycle(id, &task.blocked_by) {
-            let way: Vec<String> = cycle.iter().map(TaskId::to_string).collect();
+            let mut way: Vec<String> = cycle.iter().map(TaskId::to_string).collect();
+            if way.len() > NAMED {
+                way.splice(NAMED / 2..way.len() - NAMED / 2, ["…".to_owned()]);
+            }
             let message = format!("task {id} would wait for itself: {}", way.join(" waits for "));
             return Err(conflict(message, "leave one of these out of `--after`"));
         }
@@ -67,10 +74,10 @@ impl View<'_> {
         Ok(Decision::default().task(self.recorded(TaskEvent::Retried, (task, by.as_str()), ids)))
     }
 
-    /// Refuses to wait for tasks that are not known, and are not made just now: from `first` up to this one.
-    fn waits_for_known(&self, task: &Task, first: TaskId) -> Result<(), Refusal> {
-        let is_known =
-            |before: TaskId| before >= first && before < task.id || self.team.task_status(before).is_some();
+    /// Refuses to wait for tasks that are not known, and are not made just now, before this one.
+    fn waits_for_known(&self, task: &Task) -> Result<(), Refusal> {
+        let is_new = |before: TaskId| before > self.team.last_task && before < task.id;
+        let is_known = |before: TaskId| is_new(before) || self.team.task_status(before).is_some();
         match task.blocked_by.iter().find(|before| !is_known(**before)) {
             Some(unknown) => Err(no_task(&format!("there is no task {unknown} to wait for"))),
             None => Ok(()),

@@ -2,17 +2,18 @@
 //!
 //! The rules are dropped in the simulated world, around the decisions, which do not know of it.
 
-use teamd_shared::control::{Command, ToWorker};
+use teamd_shared::control::{Command, TaskOrder, ToWorker};
 use teamd_shared::journal::{Line, MemberEvent, Record, RequestEvent, RequestRecord, Team};
 use teamd_shared::member::{ApproveBy, Ending, Phase};
 use teamd_shared::message::{Body, LEAD};
 use teamd_shared::name::Name;
 use teamd_shared::request::{self, Answerer, Kind};
+use teamd_shared::task::TaskStatus;
 
 use super::sim::{Daemon, World, run};
 use crate::daemon::core::decide::Decision;
 use crate::daemon::core::effect_queues::EffectQueues;
-use crate::daemon::core::event::{Action, Event, Incarnation};
+use crate::daemon::core::event::{Action, Actor, Event, Incarnation};
 
 /// How many schedules may pass before a promise breaks.
 const SCHEDULES: u64 = 1000;
@@ -82,6 +83,16 @@ pub(super) enum Mutant {
     OnlyRingsAreHeard,
     /// Rule 3: the position travels with the effect.
     PositionOvertakes,
+    /// A check says something of its own submission only.
+    AnyCheckCounts,
+    /// What a member holds is released with its end.
+    ClaimsOutliveTheirOwner,
+    /// A task that is claimed is claimed by no other member.
+    ClaimsAreNotLookedAt,
+    /// A teammate does not choose how its work is checked.
+    TeammatesChooseTheirChecks,
+    /// A check that could not run is run again.
+    StalledChecksAreForgotten,
 }
 
 impl World {
@@ -90,14 +101,26 @@ impl World {
         let forgets = self.is(Mutant::StoppingIsForgotten) && team.stopping;
         let answers = matches!(event, Event::Command(client, Command::Answer { .. }) if client.agent);
         let leaves_all = self.is(Mutant::LeadAnswersForPeople) && answers;
-        (forgets || leaves_all).then(|| {
+        let claims = self.is(Mutant::ClaimsAreNotLookedAt)
+            && matches!(event, Event::Task(_, _, TaskOrder::Claim(_)) | Event::Offer);
+        (forgets || leaves_all || claims).then(|| {
             let mut doctored = team.clone();
             doctored.stopping &= !forgets;
+            for task in doctored.tasks.values_mut().filter(|task| claims && task.owner.is_some()) {
+                (task.status, task.owner) = (TaskStatus::Pending, None);
+            }
             for state in doctored.members.values_mut().filter(|_| leaves_all) {
                 state.record.terms.approve_by = ApproveBy::Lead;
             }
             doctored
         })
+    }
+
+    /// Returns an order of a teammate as the lead would give it, if that rule is dropped.
+    pub(super) fn as_a_person(&self, event: &Event) -> Option<Event> {
+        let Event::Task(client, Actor::Member(_), order) = event else { return None };
+        let order = order.clone();
+        self.is(Mutant::TeammatesChooseTheirChecks).then(|| Event::Task(*client, Actor::Person, order))
     }
 
     /// Changes a decision as the dropped rule would.
@@ -108,6 +131,9 @@ impl World {
         if self.is(Mutant::ExpiriesAreLinesOfTheirOwn) {
             decision.records = decision.records.drain(..).flat_map(|record| parted(team, record)).collect();
         }
+        if self.is(Mutant::StalledChecksAreForgotten) {
+            decision.actions.retain(|action| !matches!(action, Action::CheckAgain(_)));
+        }
         if self.is(Mutant::LeadApprovesItsOwn) {
             approve_own(team, event, decision);
         }
@@ -116,6 +142,13 @@ impl World {
                 if let Record::Member(record) = record {
                     (record.member.ending, record.tell) = (Some(Ending::Hung), Vec::new());
                     record.event = MemberEvent::Ending;
+                }
+            }
+        }
+        if self.is(Mutant::ClaimsOutliveTheirOwner) {
+            for record in &mut decision.records {
+                if let Record::Member(record) = record {
+                    record.released.clear();
                 }
             }
         }
@@ -256,4 +289,9 @@ missed! {
     the_cut_of_a_torn_tail_is_missed: TornTailStays,
     the_slow_tick_is_missed: OnlyRingsAreHeard,
     the_position_with_the_effect_is_missed: PositionOvertakes,
+    the_own_check_of_a_submission_is_missed: AnyCheckCounts,
+    the_release_with_the_end_is_missed: ClaimsOutliveTheirOwner,
+    the_look_at_other_claims_is_missed: ClaimsAreNotLookedAt,
+    the_choice_of_checks_by_others_is_missed: TeammatesChooseTheirChecks,
+    the_second_run_of_a_check_is_missed: StalledChecksAreForgotten,
 }

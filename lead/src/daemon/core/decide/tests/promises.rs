@@ -7,6 +7,7 @@ mod ends;
 mod order;
 mod requests;
 mod silence;
+mod tasks;
 mod tells;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,6 +27,7 @@ use crate::daemon::core::event::{Incarnation, ReplyTo};
 use asks::Asked;
 pub(super) use asks::Question;
 pub(super) use order::Expected;
+use tasks::Tasks;
 
 type Checked = Result<(), String>;
 
@@ -75,6 +77,7 @@ pub(super) struct Promises {
     tells: BTreeMap<(Uuid, Name), Told>,
     /// The incarnations that the lead was told are silent, and that have not answered since.
     silent: BTreeSet<Incarnation>,
+    pub(super) tasks: Tasks,
 }
 
 /// What became of an inbox line that follows from a line of the journal.
@@ -109,6 +112,7 @@ impl Promises {
             self.fold.members.iter().map(|(name, state)| (name.clone(), state.record.gate)).collect();
         self.fold.apply(line).map_err(|e| format!("line {} does not continue the journal: {e}", line.seq))?;
         self.fold.mark_done(line.seq);
+        self.tasks.line(line, &self.fold)?;
         self.requests_changed(line, facts)?;
         self.notices_follow(line)?;
         for (name, state) in &self.fold.members {

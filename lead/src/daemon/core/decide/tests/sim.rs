@@ -12,6 +12,7 @@ mod intake;
 mod machine;
 mod quiet;
 mod recovery;
+mod tasks;
 mod worker;
 mod world;
 

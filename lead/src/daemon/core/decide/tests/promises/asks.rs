@@ -82,18 +82,15 @@ impl Promises {
         open.map(|(&question, asked)| (question, &asked.incarnation, &asked.command))
     }
 
-    /// Checks that what was decided for the lead agent was asked by its present incarnation.
-    pub(in super::super) fn done_for(&self, client: ReplyTo, team: &Team) -> Checked {
+    /// Checks that what was decided was asked by a present incarnation, of the lead agent unless each member may ask for it.
+    pub(in super::super) fn done_for(&self, client: ReplyTo, team: &Team, is_for_all: bool) -> Checked {
         let Some(incarnation) = self.asker((client.connection, client.tag)).filter(|_| client.agent) else {
             return Ok(());
         };
         let member = team.members.get(&incarnation.name).map(|state| &state.record);
         let there = member.is_some_and(|it| it.incarnation == incarnation.number && !it.phase.is_ended());
-        check(incarnation.name == Name::lead() && there, || {
-            format!(
-                "{} {} is heard, and is not the lead agent that there is",
-                incarnation.name, incarnation.number
-            )
+        check((is_for_all || incarnation.name == Name::lead()) && there, || {
+            format!("{} {} is heard, and is none that may ask for that", incarnation.name, incarnation.number)
         })
     }
 

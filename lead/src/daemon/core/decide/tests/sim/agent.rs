@@ -15,21 +15,25 @@ use super::daemon::{Daemon, knows_its_journal};
 use super::machine::Up;
 use super::worker::Worker;
 use super::world::World;
-use crate::daemon::core::event::{Event, Incarnation, ReplyTo, SpawnFacts, Until};
+use crate::daemon::core::event::{Actor, Event, Incarnation, ReplyTo, SpawnFacts, Until};
 use crate::daemon::event_loop::gather::may_ask;
 
 /// What the worker does.
 impl World {
     /// Asks for something now and then, one thing after the other, at whatever else it is.
     pub(super) fn may_want_something(&mut self, worker: &mut Worker) {
-        let seldom = if worker.incarnation.name == Name::lead() { 2 } else { 60 };
+        let seldom = if worker.incarnation.name == Name::lead() { 2 } else { 8 };
         if self.calm || worker.asking.is_some() || !self.rng.one_in(seldom) {
             return;
         }
         let Some(link) = worker.link else { return };
         worker.asked += 1;
         let question = (link, worker.asked);
-        let command = self.wish(worker);
+        let is_lead = worker.incarnation.name == Name::lead();
+        let command = match self.rng.one_in(8) != is_lead {
+            true => Command::Task(self.task_wish(&worker.incarnation.name)),
+            false => self.wish(worker),
+        };
         self.note(|| format!("{} ({}) asks {question:?}: {command:?}", worker.incarnation.name, worker.pid));
         worker.asking = Some(question);
         self.promises.asks(question, &worker.incarnation, &command);
@@ -109,6 +113,7 @@ impl World {
             return None;
         }
         Some(match command {
+            Command::Task(order) => Event::Task(client, Actor::Member(incarnation.name.clone()), order),
             Command::Spawn { id, order } => {
                 let facts = self.spawn_facts(daemon, &order);
                 Event::Spawn(client, id, order, facts)

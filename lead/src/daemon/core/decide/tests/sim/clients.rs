@@ -10,7 +10,7 @@ use teamd_shared::request::Kind;
 
 use super::machine::environment;
 use super::world::{NAMES, World};
-use crate::daemon::core::event::{Event, ReplyTo, SpawnFacts};
+use crate::daemon::core::event::{Actor, Event, ReplyTo, SpawnFacts};
 
 impl World {
     /// Lets a client run a command.
@@ -20,7 +20,7 @@ impl World {
         }
         self.next_client += 1;
         let client = ReplyTo { connection: self.next_client, tag: 1, agent: false };
-        let event = match self.rng.below(31) {
+        let event = match self.rng.below(42) {
             _ if self.rng.one_in(12) && !self.said.is_empty() => {
                 let again = self.rng.pick(&self.said).map(|said| to(client, &said));
                 again.unwrap_or_else(|| Event::Command(client, self.verdict()))
@@ -28,6 +28,7 @@ impl World {
             0..=8 => self.order_spawn(client),
             9..=23 => Event::Command(client, self.order()),
             24..=29 => Event::Command(client, self.verdict()),
+            31..=41 => Event::Task(client, Actor::Person, self.task_order()),
             30 if self.rng.one_in(3) => Event::Command(client, Command::Stop { force: self.rng.one_in(4) }),
             _ => return,
         };
@@ -111,8 +112,13 @@ impl World {
             return order;
         }
         let approve_by = self.rng.one_in(2).then_some(ApproveBy::Lead);
-        let terms =
-            TermsPatch { plan: self.rng.one_in(2).then_some(true), approve_by, ..TermsPatch::default() };
+        let auto = self.rng.one_in(2).then_some(true);
+        let terms = TermsPatch {
+            plan: self.rng.one_in(2).then_some(true),
+            approve_by,
+            auto,
+            ..TermsPatch::default()
+        };
         SpawnOrder { terms, ..order }
     }
 
@@ -129,6 +135,7 @@ fn to(client: ReplyTo, said: &Event) -> Event {
     match said.clone() {
         Event::Command(_, command) => Event::Command(client, command),
         Event::Spawn(_, id, order, facts) => Event::Spawn(client, id, order, facts),
+        Event::Task(_, by, order) => Event::Task(client, by, order),
         other => other,
     }
 }

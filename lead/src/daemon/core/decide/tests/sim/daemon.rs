@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use teamd_shared::control::{Command, ToWorker};
+use teamd_shared::control::{Command, TaskOrder, ToWorker};
 use teamd_shared::environment::Environment;
 use teamd_shared::journal::{Line, Team};
 use teamd_shared::member::{Member, MemberStatus};
@@ -41,6 +41,10 @@ pub(in super::super) struct Daemon {
     /// The roster as it is to be written, and since when it cannot be.
     pub(super) roster: BTreeMap<Name, MemberStatus>,
     pub(in super::super) unwritten: Option<Duration>,
+    /// The checks that run or wait: of which task, and of which submission.
+    pub(super) checks: VecDeque<(TaskId, u32)>,
+    /// The tasks whose files could not be written.
+    pub(super) unshown: BTreeMap<TaskId, Task>,
     /// Lines that a mutant takes for written.
     pub(super) unsynced: Vec<Line>,
     /// How many lines of the lead's inbox are read, and when it is looked at without a wake-up.
@@ -122,6 +126,10 @@ impl World {
         if self.is(Mutant::RosterComesLate) {
             self.disk.roster.clone_from(&daemon.roster);
         }
+        // The lazy write of the roster brings them.
+        for task in std::mem::take(&mut daemon.unshown).into_values() {
+            self.writes_task(daemon, &task);
+        }
         if self.calm || !self.rng.one_in(20) {
             match self.finishes_effects(daemon)? {
                 Ok(seq) => daemon.dispatcher.mark_done(seq),
@@ -156,14 +164,18 @@ impl World {
     fn decides(&mut self, heard: &mut Heard, view: &View<'_>, event: &Event) -> Decision {
         let doctored = self.doctored(view.team, event);
         let seen = View { team: doctored.as_ref().unwrap_or(view.team), ..*view };
-        let mut decision = decide(&seen, event, &mut self.ids);
+        let as_person = self.as_a_person(event);
+        let mut decision = decide(&seen, as_person.as_ref().unwrap_or(event), &mut self.ids);
         self.spoil(view.team, event, &mut decision);
         self.remember(heard, event, !decision.records.is_empty());
-        if let Event::Command(client, _) | Event::Spawn(client, ..) = event {
+        if let Event::Task(_, _, TaskOrder::Add { id, tasks, .. }) = event {
+            self.promises.tasks.is_to_make(id, tasks.len());
+        }
+        if let Event::Command(client, _) | Event::Spawn(client, ..) | Event::Task(client, ..) = event {
             let checked = self.promises.is_asked(*client, &decision.actions);
             self.check(checked);
             if !decision.records.is_empty() {
-                let checked = self.promises.done_for(*client, view.team);
+                let checked = self.promises.done_for(*client, view.team, matches!(event, Event::Task(..)));
                 self.check(checked);
             }
         }
@@ -270,11 +282,26 @@ impl Owners for Hands<'_> {
         None
     }
 
-    fn check(&mut self, _: &Team, _: &Task, _: Option<&Environment>) {}
+    fn check(&mut self, _: &Team, task: &Task, _: Option<&Environment>) {
+        if self.acts() {
+            self.world.starts_check(self.daemon, task);
+        }
+    }
 
-    fn end_check(&mut self, _: TaskId) {}
+    fn end_check(&mut self, task: TaskId) {
+        if self.acts() {
+            self.world.ends_check(self.daemon, task);
+        }
+    }
 
-    fn show_tasks(&mut self, _: &[&Task]) {}
+    fn show_tasks(&mut self, tasks: &[&Task]) {
+        for task in tasks {
+            if !self.acts() {
+                return;
+            }
+            self.world.writes_task(self.daemon, task);
+        }
+    }
 
     fn now(&self) -> Now {
         self.world.now(self.daemon)
@@ -368,6 +395,8 @@ impl Owners for Hands<'_> {
             return Err(Failed);
         }
         self.rests_on(team);
+        let unshown = std::mem::take(&mut self.daemon.unshown);
+        self.show_tasks(&unshown.values().collect::<Vec<_>>());
         let (now, world) = (self.now(), &mut *self.world);
         if !world.calm && world.rng.one_in(20) {
             world.note(|| "  the roster cannot be written".to_owned());

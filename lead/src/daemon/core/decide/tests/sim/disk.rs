@@ -7,6 +7,7 @@ use teamd_shared::journal::{Line, Record, Team};
 use teamd_shared::member::MemberStatus;
 use teamd_shared::message::{Message, to_json_line};
 use teamd_shared::name::Name;
+use teamd_shared::task::{Task, TaskId};
 use uuid::Uuid;
 
 use super::super::mutants::Mutant;
@@ -29,6 +30,9 @@ pub(in super::super) struct Disk {
     pub(in super::super) transcripts: BTreeMap<Name, Transcript>,
     /// What `config.json` says.
     pub(super) roster: BTreeMap<Name, MemberStatus>,
+    /// What `tasks/ID.json` say, and which of them could not be written at some time.
+    pub(super) tasks: BTreeMap<TaskId, Task>,
+    pub(super) refused: BTreeSet<TaskId>,
 }
 
 /// What of a transcript matters here.

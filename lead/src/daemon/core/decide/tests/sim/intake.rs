@@ -32,8 +32,14 @@ impl World {
         let early = self.is(Mutant::EndsBeforeTheLockIsFree);
         let over = daemon.reaping.iter().filter(|incarnation| early || !self.lock_is_held(&incarnation.name));
         let over: Vec<Incarnation> = over.cloned().collect();
-        let sources = [readable.len(), gone.len(), over.len(), daemon.commands.len().min(1)];
-        let at = self.rng.pick(&(0..4).filter(|&source| sources[source] > 0).collect::<Vec<_>>())?;
+        let sources = [
+            readable.len(),
+            gone.len(),
+            over.len(),
+            daemon.commands.len().min(1),
+            daemon.checks.len().min(1),
+        ];
+        let at = self.rng.pick(&(0..5).filter(|&source| sources[source] > 0).collect::<Vec<_>>())?;
         match at {
             0 => self.rng.pick(&readable).and_then(|number| self.reads(daemon, number)),
             1 => {
@@ -75,7 +81,8 @@ impl World {
                 };
                 Some(Event::Ended { incarnation, ended })
             }
-            _ => self.looks_up(daemon),
+            3 => self.looks_up(daemon),
+            _ => self.a_check_ends(daemon),
         }
     }
 

@@ -44,6 +44,7 @@ impl World {
             self.promises.all_is_quarantined(&self.disk.bad)?;
         }
         self.questions_rest()?;
+        self.tasks_rest()?;
         let fold = &self.promises.fold;
         let alive =
             fold.members.values().map(|state| &state.record).filter(|member| !member.phase.is_ended());

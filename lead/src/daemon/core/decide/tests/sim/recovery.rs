@@ -31,6 +31,8 @@ impl World {
             effects: EffectQueues::default(),
             roster: BTreeMap::new(),
             unwritten: None,
+            checks: VecDeque::new(),
+            unshown: BTreeMap::new(),
             unsynced: Vec::new(),
             tick: self.clocks.monotonic,
             heard: Heard::default(),

@@ -421,3 +421,30 @@ fn an_inbox_folder_that_its_user_cannot_write_is_a_problem() {
     let said = team.teamctl(["doctor"]).stdout;
     assert!(said.contains("inbox has mode 0500") && said.contains("chmod 700"), "{said}");
 }
+
+#[test]
+fn files_of_tasks_that_say_otherwise_than_the_journal_are_told() {
+    let team = Team::started();
+    team.teamctl_with(["task", "import", "-"], "- [ ] a\n- [ ] b\n- [ ] c\n").ok();
+    raises_no_alarm(&team, &[]);
+    let edited = team.file("tasks/1.json").replace("pending", "completed");
+    for (file, content) in
+        [("1.json", edited.as_str()), ("2.json", "{"), ("99.json", "{}"), ("01.json", "{}")]
+    {
+        team.put(&format!("tasks/{file}"), content);
+        chmod(&team.path(&format!("tasks/{file}")), 0o600);
+    }
+    std::fs::remove_file(team.path("tasks/3.json")).unwrap();
+    let report = examine(&team, &[]);
+    report.has("tasks", "problem", "tasks/1.json says otherwise than the journal");
+    report.has("tasks", "problem", "tasks/2.json says otherwise than the journal");
+    report.has("tasks", "problem", "there is no tasks/3.json");
+    report.has("tasks", "note", "tasks/99.json is the file of no task");
+    report.has("tasks", "note", "tasks/01.json is the file of no task");
+    // Commands go by the journal, and the next daemon writes what is missing.
+    assert_eq!(team.json(["task", "list"]).as_array().unwrap().len(), 3);
+    team.teamd(["start", "--replace"]).ok();
+    std::fs::remove_file(team.path("tasks/99.json")).unwrap();
+    std::fs::remove_file(team.path("tasks/01.json")).unwrap();
+    raises_no_alarm(&team, &[]);
+}

@@ -102,7 +102,7 @@ pub(in crate::ctl) fn ask(context: &Context, order: TaskOrder) -> Result<Vec<Tas
 fn list(context: &Context, args: &TaskList) -> CommandResult {
     let dir = context.dir()?;
     let team = journal::fold(&dir)?;
-    let mut tasks = if args.all { all(&dir, &team) } else { team.tasks.values().cloned().collect() };
+    let mut tasks = if args.all { all(&dir, &team)? } else { team.tasks.values().cloned().collect() };
     if !args.all {
         tasks.retain(|task| !task.status.is_finished());
         tasks.sort_by_key(|task| (std::cmp::Reverse(task.priority), task.id));
@@ -123,12 +123,16 @@ fn list(context: &Context, args: &TaskList) -> CommandResult {
 }
 
 /// Returns every task, by number. What was completed long ago stands in its own file alone.
-pub(super) fn all(dir: &TeamDir, team: &Team) -> Vec<Task> {
-    let old = (1..=team.last_task).filter(|id| !team.tasks.contains_key(id));
-    let old = old.filter_map(|id| read(dir, id).ok().flatten());
-    let mut tasks: Vec<Task> = team.tasks.values().cloned().chain(old).collect();
+///
+/// # Errors
+/// [`CommandError`] for such a file that cannot be read.
+pub(super) fn all(dir: &TeamDir, team: &Team) -> Result<Vec<Task>, CommandError> {
+    let mut tasks: Vec<Task> = team.tasks.values().cloned().collect();
+    for id in (1..=team.last_task).filter(|id| !team.tasks.contains_key(id)) {
+        tasks.extend(read(dir, id)?);
+    }
     tasks.sort_by_key(|task| task.id);
-    tasks
+    Ok(tasks)
 }
 
 fn table(team: &Team, tasks: &[Task]) -> Table {

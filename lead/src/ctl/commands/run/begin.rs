@@ -88,7 +88,7 @@ impl<'a> Work<'a> {
             })?;
         }
         self.require_prices()?;
-        let known = task::all(self.dir, &journal::fold(self.dir)?);
+        let known = task::all(self.dir, &journal::fold(self.dir)?)?;
         match under_way(&known, &tasks) {
             Some(first) => {
                 self.scope.since = first;
@@ -124,7 +124,7 @@ impl<'a> Work<'a> {
             None => false,
         };
         if let Some(at) = said_at(self.dir, &text)?.filter(|_| busy || team.has_open_tasks()) {
-            let made = task::all(self.dir, &team).into_iter().find(|task| task.created_at >= at);
+            let made = task::all(self.dir, &team)?.into_iter().find(|task| task.created_at >= at);
             self.scope.since = made.map_or(self.scope.since, |task| task.id.min(self.scope.since));
             self.context.out.note("the lead agent was given this goal before: the run goes on with it");
             return Ok(());

@@ -71,7 +71,7 @@ impl Work<'_> {
             }
         })?;
         let tasks: Vec<Task> =
-            task::all(self.dir, &team).into_iter().filter(|task| self.scope.has(task.id)).collect();
+            task::all(self.dir, &team)?.into_iter().filter(|task| self.scope.has(task.id)).collect();
         let all_done = tasks.iter().all(|task| task.status == TaskStatus::Completed);
         let (outcome, limit, code) = match ended {
             Ending::Over(obstacles) if obstacles.is_empty() && all_done => {

@@ -41,7 +41,6 @@ use begin::{has_work, member};
 use progress::{Obstacle, Progress, Scope, Seat, Seen};
 use report::ReportFile;
 use spent::Spent;
-use view::Gauge;
 
 /// How often a member is looked at that is idle, but has mail to read.
 const POLL_SETTLING: Duration = Duration::from_millis(20);
@@ -225,31 +224,23 @@ impl<'a> Work<'a> {
         let Some(screen) = self.screen else { return };
         let (usage, cost) = self.spent.sum(&self.prices, |_| true);
         let time = self.began.0.elapsed().as_secs_f64();
-        let gauge = |label, (now, most): (f64, Option<f64>), say: &dyn Fn(f64) -> String| Gauge {
-            label,
-            share: most.map(|most| now / most),
-            text: most.map_or_else(|| say(now), |most| format!("{} of {}", say(now), say(most))),
-        };
         #[expect(clippy::cast_precision_loss, reason = "a bar has few cells")]
         let tokens = (usage.billed() as f64, self.args.max_tokens.map(|most| most as f64));
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "it was a number of tokens"
-        )]
-        let count = |tokens| tokens::count(tokens as u64);
-        let mut gauges = vec![
-            view::tasks(team, &self.scope),
-            gauge("time", (time, self.args.timeout.map(|most| most.as_secs_f64())), &clock::span),
-        ];
+        let (timeout, max_cost) =
+            (self.args.timeout.map(|most| most.as_secs_f64()), self.args.max_cost.map(f64::from));
+        let mut bars = vec![view::tasks(team, &self.scope), view::used("time", (time, timeout), clock::span)];
         if tokens.1.is_some() || !usage.is_nothing() {
-            gauges.push(gauge("tokens", tokens, &count));
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "it was a number of tokens"
+            )]
+            bars.push(view::used("tokens", tokens, |tokens| tokens::count(tokens as u64)));
         }
-        if let Some(cost) = cost.filter(|cost| self.args.max_cost.is_some() || f64::from(*cost) > 0.0) {
-            let money = |dollars: f64| format!("${dollars:.2}");
-            gauges.push(gauge("cost", (cost.into(), self.args.max_cost.map(f64::from)), &money));
+        if let Some(cost) = cost.map(f64::from).filter(|cost| max_cost.is_some() || *cost > 0.0) {
+            bars.push(view::used("cost", (cost, max_cost), |dollars| format!("${dollars:.2}")));
         }
-        screen.dock(view::dock(&gauges, team, roster, screen.columns() - 1));
+        screen.dock(view::dock(bars, team, roster, screen.columns() - 1));
     }
 }
 

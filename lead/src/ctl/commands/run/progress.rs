@@ -69,7 +69,9 @@ impl Seen<'_> {
     /// Computes how far the run is.
     pub(super) fn progress(&self) -> Progress {
         let open: Vec<&Task> = self.team.tasks.values().filter(|task| !task.status.is_finished()).collect();
-        let concerned = |seat: &&Seat<'_>| !open.is_empty() || seat.member.name == Name::lead();
+        // What teammates do for a goal, they report to the lead agent.
+        let all = self.has_goal || !open.is_empty();
+        let concerned = |seat: &&Seat<'_>| all || seat.member.name == Name::lead();
         let (mut works, mut settles) = (false, false);
         for seat in self.seats.iter().filter(concerned) {
             let RosterMember { name, status, .. } = seat.member;

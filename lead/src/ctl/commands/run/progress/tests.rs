@@ -177,6 +177,7 @@ fn a_run_is_over_when_nothing_is_left_and_the_lead_agent_rests() {
         (vec![("bob", "working", "")], done.clone(), false, "over"),
         (vec![("lead", "idle", "")], done.clone(), true, "over"),
         (vec![("lead", "working", "")], done.clone(), false, "goes on"),
+        (vec![("lead", "idle", ""), ("bob", "working", "")], vec![], true, "goes on"),
         (vec![("lead", "idle", "mail")], done.clone(), true, "mail"),
         (vec![("lead", "idle", "mail")], vec![], true, "mail"),
         (vec![("lead", "idle", "")], vec![], true, "goal: the lead agent has made no task of the goal"),

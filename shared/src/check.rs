@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::checkout::Checkout;
 use crate::environment::Environment;
 use crate::member::{Bounds, Sandbox};
 use crate::task::TaskId;
@@ -18,6 +19,8 @@ pub struct CheckOrder {
     pub commands: Vec<String>,
     /// Where they run.
     pub workspace: String,
+    /// The checkout that this is in, if it is one.
+    pub checkout: Option<Checkout>,
     /// Seconds that they may take together.
     pub timeout: f64,
     /// Their variables and umask.

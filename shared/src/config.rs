@@ -9,6 +9,7 @@ use std::io;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::checkout::Checkout;
 use crate::journal::Daemon;
 use crate::json;
 use crate::member::{Bounds, Cgroup, Exit, Gate, Limits, MemberStatus, Sandbox, Waiting};
@@ -84,6 +85,9 @@ pub struct RosterMember {
     /// The directory that it works in.
     #[serde(default)]
     pub workspace: String,
+    /// Its own clone of the repository, if it works in one.
+    #[serde(default)]
+    pub checkout: Option<Checkout>,
     /// Whether it may change anything.
     pub gate: Gate,
     /// How its commands are confined while its gate is open.

@@ -128,6 +128,8 @@ pub enum TeamEvent {
     Read,
     /// The daemon has put back the journal, or modes of the team directory, that another process had changed.
     Restored,
+    /// The daemon tells a member of something that changes nothing.
+    Noted,
 }
 
 /// A daemon.

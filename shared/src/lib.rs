@@ -10,6 +10,7 @@ compile_error!("teamd runs on Linux only, for now: it needs pidfds, namespaces, 
 pub mod amount;
 pub mod cgroup;
 pub mod check;
+pub mod checkout;
 pub mod clock;
 pub mod config;
 pub mod control;
@@ -21,6 +22,7 @@ pub mod fs;
 mod hostile;
 pub mod id;
 pub mod inbox;
+pub mod job;
 pub mod journal;
 pub mod json;
 pub mod locks;

@@ -10,6 +10,7 @@ use serde::{Deserialize, Deserializer};
 
 use crate::amount::{amount, parse_count, parse_duration, parse_period, parse_watchdog};
 use crate::cgroup;
+use crate::checkout::CheckoutSettings;
 use crate::inbox::Durability;
 use crate::terms::{RestartLimit, set};
 use crate::work::Work;
@@ -51,6 +52,10 @@ pub struct Settings {
     pub auto_start: bool,
     /// `TEAM_WORK`: how work is checked, as JSON; in `team.toml` the table `[work]`.
     pub work: Work,
+    /// `TEAM_CHECKOUTS`: where checkouts lie (default: `../REPO.team`).
+    pub checkouts: Option<String>,
+    /// `TEAM_CHECKOUT`: how a checkout is prepared, as JSON; in `team.toml` the table `[checkout]`.
+    pub checkout: CheckoutSettings,
     /// `TEAM_NOTIFY`: how a chat tells the person at its terminal that an answer is needed: `bell` (default), `osc9` or `off`.
     pub notify: Notify,
 }
@@ -124,6 +129,8 @@ impl Default for Settings {
             cgroup: cgroup::Use::default(),
             auto_start: true,
             work: Work::default(),
+            checkouts: None,
+            checkout: CheckoutSettings::default(),
             notify: Notify::default(),
         }
     }
@@ -132,7 +139,7 @@ impl Default for Settings {
 impl Settings {
     /// Names of the keys in `team.toml`, separated by blanks.
     pub const KEYS: &str = "durability grace poll decide_within shutdown_timeout restart_max restart_period watchdog cgroup auto_start \
-                            notify work";
+                            notify work checkouts checkout";
 
     /// Reads the settings of a process that was started with what `team.toml` says in its environment.
     ///
@@ -167,6 +174,9 @@ impl Settings {
         set(&mut self.auto_start, variable(lookup, "TEAM_AUTO_START", auto_start)?);
         let work = |text: &str| serde_json::from_str(text).map_err(|_| "the table [work] as JSON");
         set(&mut self.work, variable(lookup, "TEAM_WORK", work)?);
+        self.checkouts = variable(lookup, "TEAM_CHECKOUTS", |text| Ok(text.to_owned()))?.or(self.checkouts);
+        let checkout = |text: &str| serde_json::from_str(text).map_err(|_| "the table [checkout] as JSON");
+        set(&mut self.checkout, variable(lookup, "TEAM_CHECKOUT", checkout)?);
         let notify = |text: &str| Notify::from_str(text, false).map_err(|_| "bell, osc9 or off");
         set(&mut self.notify, variable(lookup, "TEAM_NOTIFY", notify)?);
         Ok(self)
@@ -183,7 +193,7 @@ impl Settings {
         self.all_variables().into_iter().filter(|variable| !default.contains(variable)).collect()
     }
 
-    fn all_variables(&self) -> [(&'static str, String); 8] {
+    fn all_variables(&self) -> [(&'static str, String); 10] {
         let time = |time: Duration| format!("{}s", time.as_secs_f64());
         [
             ("TEAM_DURABILITY", format!("{:?}", self.durability).to_lowercase()),
@@ -194,6 +204,8 @@ impl Settings {
             ("TEAM_WATCHDOG", self.watchdog.map_or_else(|| "off".to_owned(), time)),
             ("TEAM_CGROUP", self.cgroup.as_str().to_owned()),
             ("TEAM_WORK", serde_json::to_string(&self.work).unwrap_or_default()),
+            ("TEAM_CHECKOUTS", self.checkouts.clone().unwrap_or_default()),
+            ("TEAM_CHECKOUT", serde_json::to_string(&self.checkout).unwrap_or_default()),
         ]
     }
 }

@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 use uuid::Uuid;
 
 use crate::environment::Environment;
-use crate::team_dir::{DIR_MODE, DirError, FILE_MODE};
+use crate::team_dir::{DIR_MODE, DirError, FILE_MODE, TeamDir};
 
 /// What could not be done with the state directory, or with what an entry of it is about. Fits behind "error: ".
 #[derive(Debug, thiserror::Error)]
@@ -95,6 +95,11 @@ impl StateDir {
     /// Returns that of a home directory, unless the environment names another one.
     pub fn of_home(home: &Path) -> Self {
         Self { root: home.join(".local/state/teamd") }
+    }
+
+    /// Returns the name under which what belongs to a team directory is kept: of its path, and of which directory it is.
+    pub fn name_of_team(dir: &TeamDir) -> String {
+        format!("{}-{}", name_of(dir.root()), dir.id().unwrap_or_default())
     }
 
     /// Returns its path.

@@ -142,6 +142,9 @@ pub struct Submission {
     pub summary: String,
     /// The commands that run, in this order, until one fails.
     pub checks: Vec<Check>,
+    /// The commit that was submitted, of a teammate with a checkout.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commit: Option<String>,
 }
 
 /// How a task was completed, or what failed last.
@@ -239,6 +242,9 @@ pub struct Task {
     /// What the protected files were when a person or the lead made, edited or retried it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protected: Option<String>,
+    /// Under which names the team repository keeps the work of earlier owners, for the present one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kept: Vec<String>,
     /// The last submission.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub submission: Option<Submission>,
@@ -288,6 +294,14 @@ impl Task {
     pub fn is_for(&self, member: &Member) -> bool {
         let named = |who: &String| who == member.name.as_str() || *who == member.terms.role;
         self.reserved_for.as_ref().is_none_or(named)
+    }
+
+    /// Returns what its owner is told of it, beside its title.
+    pub fn assignment(&self) -> String {
+        let kept = self.kept.last().map(|kept| {
+            format!("Earlier work on it is kept as {kept}: see it with `git log -p {kept}`, or go on from it with `git merge {kept}`.")
+        });
+        [self.description.clone(), kept.unwrap_or_default()].join("\n\n").trim().to_owned()
     }
 
     /// Returns the task in a few words: `task 3 (subject)`.

@@ -95,8 +95,8 @@ const TABLES: [&str; 4] = ["service", "roles", "members", "lead"];
 const NOT_AT_TOP: [&str; 4] = ["role", "prompt", "workspace", "instructions"];
 const NOT_OF_A_ROLE: [&str; 3] = ["role", "workspace", "instructions"];
 const NOT_OF_A_MEMBER: [&str; 1] = ["instructions"];
-const NOT_OF_THE_LEAD: [&str; 7] =
-    ["role", "workspace", "plan", "approve_by", "restart", "auto", "instructions"];
+const NOT_OF_THE_LEAD: [&str; 8] =
+    ["role", "workspace", "plan", "approve_by", "restart", "auto", "checkout", "instructions"];
 
 impl TeamFile {
     /// Reads the text of a file.
@@ -114,6 +114,8 @@ impl TeamFile {
         let (mut settings, mut tables, mut team) = (DeTable::new(), DeTable::new(), DeTable::new());
         for (key, value) in document {
             let part = match key.get_ref().as_ref() {
+                // The same word says whether a teammate has one, and how they are made.
+                "checkout" if !value.get_ref().is_table() => &mut team,
                 key if Settings::KEYS.split(' ').any(|it| it == key) => &mut settings,
                 key if TABLES.contains(&key) => &mut tables,
                 _ => &mut team,
@@ -121,8 +123,9 @@ impl TeamFile {
             part.insert(key, value);
         }
         let Tables { service, roles, members, lead } = part_of(text, Spanned::new(span.clone(), tables))?;
-        let settings = part_of(text, Spanned::new(span.clone(), settings))?;
-        let team = part_of(text, Spanned::new(span, team))?;
+        let settings: Settings = part_of(text, Spanned::new(span.clone(), settings))?;
+        let mut team: TermsPatch = part_of(text, Spanned::new(span, team))?;
+        team.checkout = team.checkout.or(settings.checkout.always.then_some(true));
         Ok(Self { path: PathBuf::new(), settings, service, team, roles, members, counts, lead })
     }
 
@@ -170,10 +173,13 @@ impl TeamFile {
     }
 
     pub(crate) fn make_absolute(&mut self, lookup: Lookup<'_>) -> Result<(), TeamFileError> {
-        let Self { path, service, team, roles, members, lead, .. } = self;
+        let Self { path, service, team, roles, members, lead, settings, .. } = self;
         let base = path.parent().unwrap_or(Path::new("/"));
         for terms in [team, lead].into_iter().chain(roles.values_mut()).chain(members.values_mut()) {
             terms.make_absolute(base, lookup)?;
+        }
+        if let Some(at) = &mut settings.checkouts {
+            *at = absolute(base, at, lookup)?;
         }
         if let Some(ca) = service.ca.as_mut().filter(|ca| !is_built_in(ca)) {
             *ca = absolute(base, ca, lookup)?;

@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize, Serializer};
 
 pub use patch::{SandboxPatch, TermsPatch};
 
+use crate::checkout::Checkout;
 use crate::model_spec::ModelSpec;
 use crate::price::Dollars;
 
@@ -41,6 +42,9 @@ pub struct Terms {
     /// Whether it is given the next task while it is idle.
     #[serde(default)]
     pub auto: bool,
+    /// Its own clone of the repository, if it works in one.
+    #[serde(default)]
+    pub checkout: Option<Checkout>,
     /// How its commands are confined.
     #[serde(default)]
     pub sandbox: Sandbox,

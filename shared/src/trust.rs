@@ -134,6 +134,10 @@ fn widening(file: &TeamFile) -> BTreeSet<String> {
     if work.check_network {
         keys.insert("work.check_network = true".to_owned());
     }
+    let settings = &file.settings;
+    keys.extend(settings.checkout.setup.iter().map(|command| format!("checkout.setup = {command:?}")));
+    let checkouts = settings.checkouts.as_deref().and_then(|at| outside(&file.path, Path::new(at)));
+    keys.extend(checkouts.map(|at| format!("checkouts = {at:?}")));
     // It decides which servers are believed to be a model's service, and what such a server says, a model says.
     if let Some(ca) = file.service.ca.as_deref().filter(|ca| !is_built_in(ca)) {
         keys.insert(format!("service.ca = {ca:?}"));

@@ -7,6 +7,7 @@ mod auto_start;
 mod bounded;
 mod cgroups;
 mod chat;
+mod checkouts;
 mod costs;
 mod ctl;
 mod disk;

@@ -20,8 +20,8 @@ pub(crate) struct Args {
 pub(crate) enum Command {
     /// Run one incarnation of a teammate; teamd runs this, with its connection as standard input
     Run(RunArgs),
-    /// Run the check of a task; teamd runs this, with its order on standard input
-    Check(CheckArgs),
+    /// Do a job, such as the check of a task; teamd runs this, with its order on standard input
+    Job(JobArgs),
     /// Find out how commands can be confined here, and print it as JSON
     #[command(hide = true)]
     Probe(ProbeArgs),
@@ -50,9 +50,9 @@ pub(crate) struct RunArgs {
     pub(crate) confinement: ConfinementArgs,
 }
 
-/// Where a check runs, and by which means.
+/// For which team a job is, and by which means it is done.
 #[derive(Debug, clap::Args)]
-pub(crate) struct CheckArgs {
+pub(crate) struct JobArgs {
     /// The team directory
     #[arg(long, value_name = "DIR")]
     pub(crate) team_dir: PathBuf,

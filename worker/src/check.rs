@@ -1,64 +1,28 @@
-//! `team-worker check`: runs the commands that say whether work is done, confined as the commands of a teammate are.
-//!
-//! The daemon writes the order to standard input, and leaves that open while it wants the check. When it ends, also because
-//! the daemon has died, this process ends; its shims then end the commands. The next daemon runs the check again: it
-//! waits for the lock until nothing of the earlier one is left.
+//! The commands that say whether work is done, confined as the commands of a teammate are.
 
-use std::io::{Read, Write};
+use std::fs::File;
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
-use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::fs::OFlags;
 use teamd_shared::check::{CheckOrder, CheckReport};
+use teamd_shared::checkout::Checkout;
 use teamd_shared::fingerprint::fingerprint;
-use teamd_shared::logging;
 use teamd_shared::name::Name;
-use teamd_shared::process::{deny_tracing, survive_file_limit};
 use teamd_shared::team_dir::{TeamDir, TeamPath};
-use tokio::sync::oneshot;
 
-use crate::args::CheckArgs;
+use crate::job::Setting;
 use crate::tools::{Toolbox, ToolboxConfig};
 
 /// How much of the output the owner is told, in characters.
 const TOLD: usize = 4_000;
 
-/// Runs a check; 0 if it could be run, whatever it said.
-pub(crate) fn check_main(args: &CheckArgs) -> ExitCode {
-    logging::to_stderr();
-    match run(args) {
-        Ok(report) => {
-            let text = serde_json::to_string(&report).unwrap_or_default();
-            match std::io::stdout().write_all(text.as_bytes()) {
-                Ok(()) => ExitCode::SUCCESS,
-                Err(_) => ExitCode::FAILURE,
-            }
-        }
-        Err(error) => {
-            // The daemon takes what stands there for the reason.
-            drop(write!(std::io::stdout(), "{error:#}"));
-            ExitCode::FAILURE
-        }
-    }
-}
-
-fn run(args: &CheckArgs) -> anyhow::Result<CheckReport> {
-    if let Err(errno) = nix::unistd::setsid() {
-        tracing::debug!("no session of its own: {errno}");
-    }
-    deny_tracing();
-    survive_file_limit().context("cannot catch a signal")?;
-    let (order, unwanted) = read_order()?;
-    let dir = Arc::new(TeamDir::open(&args.team_dir)?);
-    let lock = dir.open_file(&TeamPath::checks(), OFlags::RDWR | OFlags::CREATE)?;
-    flock(&lock, FlockOperation::LockExclusive).context("cannot lock run/checks")?;
-    nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(order.environment.umask));
+/// Runs a check.
+pub(crate) async fn run(setting: &Setting, order: &CheckOrder, lock: File) -> anyhow::Result<CheckReport> {
     let toolbox = Toolbox::new(ToolboxConfig {
         workspace: PathBuf::from(&order.workspace),
-        team_dir: Arc::clone(&dir),
+        team_dir: setting.dir.clone(),
         name: Name::lead(),
         // No name of a teammate has a dot.
         temp_name: "check.".to_owned(),
@@ -66,31 +30,12 @@ fn run(args: &CheckArgs) -> anyhow::Result<CheckReport> {
         environment: order.environment.clone(),
         territory: order.territory.iter().map(PathBuf::from).collect(),
         sandbox: order.sandbox.clone(),
+        shown: Checkout::shown(order.checkout.as_ref()),
         bounds: order.bounds,
         cgroup: None,
-        confinement: (&args.confinement).into(),
+        confinement: setting.confinement.clone(),
     })?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.context("cannot make the runtime")?.block_on(async {
-        tokio::select! {
-            report = commands(toolbox, &order, &dir) => report,
-            // Its shims end what it runs.
-            _ = unwanted => Err(anyhow::anyhow!("the check is not wanted any more")),
-        }
-    })
-}
-
-/// Reads the order. The receiver is done when standard input ends.
-fn read_order() -> anyhow::Result<(CheckOrder, oneshot::Receiver<()>)> {
-    let mut orders = serde_json::Deserializer::from_reader(std::io::stdin()).into_iter::<CheckOrder>();
-    let order = orders.next().context("no order")?.context("cannot read the order")?;
-    let (end, unwanted) = oneshot::channel();
-    std::thread::Builder::new().name("wanted".to_owned()).spawn(|| {
-        // It says nothing more: this waits for the end.
-        while std::io::stdin().read(&mut [0; 64]).is_ok_and(|read| read > 0) {}
-        drop(end);
-    })?;
-    Ok((order, unwanted))
+    commands(toolbox, order, &setting.dir).await
 }
 
 async fn commands(mut toolbox: Toolbox, order: &CheckOrder, dir: &TeamDir) -> anyhow::Result<CheckReport> {

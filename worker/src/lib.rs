@@ -8,6 +8,8 @@ mod bounds;
 mod cgroup;
 mod check;
 mod core;
+mod git;
+mod job;
 mod model;
 mod sandbox;
 mod shim;
@@ -31,7 +33,7 @@ pub fn team_worker(version: &'static str) -> ExitCode {
     match matches.and_then(|mut matches| args::Args::from_arg_matches_mut(&mut matches)) {
         Ok(args::Args { command: args::Command::Probe(what) }) => sandbox::probe::probe_main(&what),
         Ok(args::Args { command: args::Command::Attack(what) }) => sandbox::probe::attack_main(&what),
-        Ok(args::Args { command: args::Command::Check(what) }) => check::check_main(&what),
+        Ok(args::Args { command: args::Command::Job(what) }) => job::job_main(&what),
         Ok(args::Args { command: args::Command::Run(incarnation) }) => agent::run::run(&incarnation),
         Err(error) => {
             // If that fails, it cannot be shown at all.

@@ -134,7 +134,7 @@ fn a_daemon_that_is_lost_without_a_next_one_is_said_to_be_lost() {
 fn what_a_silent_daemon_was_asked_for_may_still_be_done() {
     let (_scratch, dir) = scratch();
     let name = teamd_shared::name::Name::new("alice").unwrap();
-    for (command, may_be_done) in [(Command::Forget { name }, true), (Command::Ping, false)] {
+    for (command, may_be_done) in [(Command::Forget { name, discard: false }, true), (Command::Ping, false)] {
         let silent = daemon(&dir, |_| None);
         let answer = runtime().block_on(async {
             let mut client = Client::connect(&dir).await.unwrap();

@@ -24,10 +24,11 @@ use super::core::live::Rules;
 use super::event_loop::{EventLoop, Sources};
 use super::hand_over::{HandOver, become_successor};
 use super::io::cgroup::Cgroups;
-use super::io::checks::Checks;
+use super::io::checkouts::Checkouts;
 use super::io::connections::{Connections, ROOM};
 use super::io::effects::Effects;
 use super::io::hooks::Hooks;
+use super::io::jobs::Jobs;
 use super::io::journal::{Journal, refuse_linked_copy};
 use super::io::lead_inbox::LeadInbox;
 use super::io::lock::TeamLock;
@@ -120,8 +121,9 @@ fn begin(
         roster: RosterFile::new(confinement),
         supervisor,
         connections: Connections::default(),
-        checks: Checks::default(),
-        unstarted: Vec::new(),
+        jobs: Jobs::default(),
+        ended_jobs: Vec::new(),
+        checkouts: Checkouts::of(&dir, &settings),
         unwritten: BTreeMap::new(),
         inputs: inputs_sender.clone(),
         began: Instant::now(),

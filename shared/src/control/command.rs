@@ -74,6 +74,8 @@ pub enum Command {
     Forget {
         /// The member.
         name: Name,
+        /// Whether its checkout goes although there is work in it that is nowhere else.
+        discard: bool,
     },
     /// End the daemon. Answered with [`Done::Stop`] when all teammates are gone, or one did not want to leave.
     Stop {
@@ -207,6 +209,8 @@ pub enum Done {
         status: MemberStatus,
         /// Messages of the incarnation before that it will not read.
         skipped: u64,
+        /// What is to be said of its checkout.
+        notes: Vec<String>,
     },
     /// A shutdown is recorded.
     Asked {

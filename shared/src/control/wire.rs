@@ -297,7 +297,7 @@ mod tests {
                 id: crate::id::RequestId::from_bits(7),
                 order: Box::new(SpawnOrder::new(name.clone(), Default::default())),
             },
-            Command::Forget { name: name.clone() },
+            Command::Forget { name: name.clone(), discard: true },
         ];
         let requests = commands.map(|command| encode(&TaggedCommand { tag: 7, command }).unwrap().to_vec());
         let state = Box::new(super::super::WorkerState::default());

@@ -204,7 +204,7 @@ impl Team {
                 }
                 self.stopping = match record.event {
                     TeamEvent::Stopping => true,
-                    TeamEvent::Read | TeamEvent::Restored => self.stopping,
+                    TeamEvent::Read | TeamEvent::Restored | TeamEvent::Noted => self.stopping,
                     TeamEvent::Started | TeamEvent::Staying | TeamEvent::Stopped => false,
                 };
             }

@@ -82,6 +82,7 @@ impl TaskFields {
             max_attempts: MAX_ATTEMPTS,
             reminders: 0,
             protected: None,
+            kept: Vec::new(),
             submission: None,
             stalled: None,
             result: None,

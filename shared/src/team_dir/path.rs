@@ -110,6 +110,16 @@ impl TeamPath {
         Self::at("run", "checks".to_owned())
     }
 
+    /// `run/job-NAME`: a job for the checkout of a teammate, and each of its commands, holds a `flock` on it.
+    pub fn job(name: &Name) -> Self {
+        Self::at("run", format!("job-{name}"))
+    }
+
+    /// `run/setup-NAME`: with what the setup of a checkout has run. Without it the setup runs again.
+    pub fn setup(name: &Name) -> Self {
+        Self::at("run", format!("setup-{name}"))
+    }
+
     /// `run/overload-SERVICE`: until when (seconds since the boot) the team leaves a service alone that is overloaded. A
     /// service is a provider at one address with one key (`anthropic-1a2b3c4d`).
     pub fn overload(service: &str) -> Self {

@@ -44,6 +44,9 @@ pub struct TermsPatch {
     /// While it is idle, give it the next task
     #[arg(long, num_args = 0, default_missing_value = "true")]
     pub auto: Option<bool>,
+    /// Let it work in a clone of its own
+    #[arg(long, num_args = 0, default_missing_value = "true", alias = "worktree")]
+    pub checkout: Option<bool>,
     /// How many model calls one piece of its work may take [default: 50]
     #[arg(long, value_name = "N", value_parser = parse_count)]
     #[serde(deserialize_with = "count")]
@@ -128,6 +131,7 @@ impl TermsPatch {
         Self {
             role: self.role.or(below.role),
             auto: self.auto.or(below.auto),
+            checkout: self.checkout.or(below.checkout),
             prompt: self.prompt.or(below.prompt),
             model: self.model.or(below.model),
             workspace: self.workspace.or(below.workspace),

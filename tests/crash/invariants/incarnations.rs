@@ -88,7 +88,7 @@ impl Incarnations<'_> {
                 }
                 self.stopping = match record.event {
                     TeamEvent::Stopping => true,
-                    TeamEvent::Read | TeamEvent::Restored => self.stopping,
+                    TeamEvent::Read | TeamEvent::Restored | TeamEvent::Noted => self.stopping,
                     TeamEvent::Started | TeamEvent::Staying | TeamEvent::Stopped => false,
                 };
                 Ok(())

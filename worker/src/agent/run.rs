@@ -10,6 +10,7 @@ use std::sync::Arc;
 use anyhow::{Context, anyhow};
 use nix::sys::prctl::set_name;
 use nix::sys::stat::Mode;
+use teamd_shared::checkout::Checkout;
 use teamd_shared::control::{Connection, FromWorker, Welcome};
 use teamd_shared::id::RandomIds;
 use teamd_shared::logging;
@@ -26,6 +27,7 @@ use crate::agent::session::Session;
 use crate::agent::transcript::Transcript;
 use crate::args::RunArgs;
 use crate::cgroup::OwnCgroup;
+use crate::git;
 use crate::model::{Access, Model};
 use crate::tools::{Toolbox, ToolboxConfig};
 
@@ -110,9 +112,10 @@ fn make_toolbox(
         name: args.name.clone(),
         temp_name: args.name.to_string(),
         liveness_lock: transcript.liveness_lock()?,
-        environment: environment.clone(),
+        environment: git::for_checkout(environment, terms.checkout.as_ref()),
         territory: territory.iter().map(PathBuf::from).collect(),
         sandbox: terms.sandbox.clone(),
+        shown: Checkout::shown(terms.checkout.as_ref()),
         bounds: terms.bounds,
         cgroup: args.cgroup.clone().map(OwnCgroup::begin),
         confinement: (&args.confinement).into(),

@@ -58,7 +58,8 @@ fn arguments(policy: &Policy, workspace: &Path) -> io::Result<Vec<OsString>> {
     add("--ro-bind", &["/".as_ref(), "/".as_ref()]);
     add("--dev", &["/dev".as_ref()]);
     add("--proc", &["/proc".as_ref()]);
-    for (path, access) in MountPlan::of(policy).mounts() {
+    let (plan, mut covers) = (MountPlan::of(policy), Vec::new());
+    for (path, access) in plan.mounts() {
         let source = access.source(path);
         let Some((_, stat)) = find_itself(source)? else { continue };
         match access {
@@ -71,10 +72,12 @@ fn arguments(policy: &Policy, workspace: &Path) -> io::Result<Vec<OsString>> {
                 if *for_git && ignore.exists() {
                     add("--ro-bind", &[&ignore, &ignore]);
                 }
-                add("--remount-ro", &[path]);
+                covers.push(path);
             }
         }
     }
+    // What is shown below them has its mount point by now.
+    covers.into_iter().for_each(|path| add("--remount-ro", &[path]));
     add("--chdir", &[workspace]);
     Ok(arguments)
 }

@@ -46,7 +46,9 @@ fn try_restrict(policy: &Policy) -> Result<RulesetStatus, RulesetError> {
     let (readable, listed, devices) = match policy.has_mounts() {
         true => (vec![PathBuf::from("/")], vec![PathBuf::from("/")], vec!["/dev"]),
         false => {
-            (all_but(hidden_paths(policy, false)), all_but(hidden_paths(policy, true)), DEVICES.to_vec())
+            let with_shown = |paths: Vec<PathBuf>| [paths, policy.shown.clone()].concat();
+            let readable = with_shown(all_but(hidden_paths(policy, false)));
+            (readable, with_shown(all_but(hidden_paths(policy, true))), DEVICES.to_vec())
         }
     };
     // There is no such right on a file, and a rule without a right is none.

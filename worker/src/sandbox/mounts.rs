@@ -44,9 +44,21 @@ pub(super) fn build(plan: &MountPlan, workspace: &Path, memory: Option<u64>) -> 
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
         .map_err(cannot("part", "/"))?;
     let devices = open_devices()?;
+    let find = |path| find_itself(path).map_err(cannot("look at", path));
+    let covered = plan.mounts().map(|(path, _)| path).filter(|path| plan.is_covered(path));
+    let mut covered: BTreeMap<_, _> =
+        covered.map(|path| Ok((path, find(path)?))).collect::<Result<_, String>>()?;
     for (path, access) in plan.mounts() {
         let source = access.source(path);
-        let Some((found, stat)) = find_itself(source).map_err(cannot("look at", source))? else { continue };
+        if let Some(found) = covered.remove(path) {
+            if let Some((found, _)) = found {
+                // Only what covers it is there by now.
+                std::fs::create_dir_all(path).map_err(cannot("make", path))?;
+                mount_descriptor(&found, path)?;
+            }
+            continue;
+        }
+        let Some((found, stat)) = find(source)? else { continue };
         // By its descriptor: no rename in between leads elsewhere.
         let itself = PathBuf::from(path_of(&found));
         match access {

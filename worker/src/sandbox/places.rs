@@ -42,6 +42,8 @@ pub(crate) struct Places {
     pub(crate) registers: Vec<Register>,
     /// Where the user's own configuration lies: the daemon runs hooks that stand there.
     pub(crate) configs: Vec<PathBuf>,
+    /// What commands see although it lies in something hidden.
+    pub(crate) shown: Vec<PathBuf>,
 }
 
 /// What an incarnation was begun with, as far as it says where things lie.
@@ -53,6 +55,8 @@ pub(crate) struct Origin<'a> {
     pub(crate) territory: &'a [PathBuf],
     /// What is hidden by name.
     pub(crate) hidden: &'a [String],
+    /// What is seen although it lies in something hidden.
+    pub(crate) shown: &'a [PathBuf],
     /// The programs of the team, as the daemon was started.
     pub(crate) programs: &'a [PathBuf],
     /// The configuration of the user as the daemon finds it, which can have another environment.
@@ -70,7 +74,7 @@ impl Places {
         team_dir: &TeamDir,
         writable: Vec<Place>,
         temp: &Path,
-        Origin { environment, territory, hidden, programs, config }: Origin<'_>,
+        Origin { environment, territory, hidden, shown, programs, config }: Origin<'_>,
     ) -> io::Result<Self> {
         let mut places = Self {
             workspace: Place::learn(workspace)?,
@@ -79,6 +83,7 @@ impl Places {
             writable,
             territory: territory.to_vec(),
             homes: homes(environment),
+            shown: shown.to_vec(),
             ..Self::default()
         };
         places.registers = registers(environment, &places.homes);

@@ -46,11 +46,15 @@ impl MountPlan {
             let for_git = hidden.is_of_team && policy.is_writable(&hidden.path);
             paths.insert(hidden.path.clone(), MountAccess::Nothing { for_git });
         }
-        // What lies below something that allows less is allowed no more.
+        for shown in &policy.shown {
+            paths.entry(shown.clone()).or_insert(MountAccess::Read);
+        }
+        // What lies below something that allows less is allowed no more, unless it is shown.
+        let is_shown = |path: &Path| policy.shown.iter().any(|shown| path.starts_with(shown));
         let is_overruled = |path: &Path, access: &MountAccess| {
             let mut above = path.ancestors().skip(1).filter_map(|above| paths.get(above));
             above.any(|above| match above {
-                MountAccess::Nothing { .. } => true,
+                MountAccess::Nothing { .. } => !is_shown(path),
                 MountAccess::Read => matches!(access, MountAccess::Write { .. }),
                 MountAccess::Write { .. } => false,
             })
@@ -83,6 +87,12 @@ impl MountPlan {
     /// Returns the mounts in the order in which they are made.
     pub(super) fn mounts(&self) -> impl Iterator<Item = (&Path, &MountAccess)> {
         self.0.iter().map(|(path, access)| (path.as_path(), access))
+    }
+
+    /// Tells whether a path lies in something that is covered: it must be opened before that is.
+    pub(super) fn is_covered(&self, path: &Path) -> bool {
+        let mut above = path.ancestors().skip(1).filter_map(|above| self.0.get(above));
+        above.any(|above| matches!(above, MountAccess::Nothing { .. }))
     }
 
     /// Tells whether what lies at a path may be written.

@@ -75,6 +75,8 @@ pub(crate) struct Policy {
     pub(crate) protected: Vec<Protected>,
     /// What it may not read.
     pub(crate) hidden: Vec<Hidden>,
+    /// What of that it sees all the same: it can write there only what is writable.
+    pub(crate) shown: Vec<PathBuf>,
     /// Where shims note which protected files were missing: no command reaches it.
     pub(crate) notes: PathBuf,
 }
@@ -127,6 +129,7 @@ impl Policy {
             writable,
             protected,
             hidden,
+            shown: places.shown.clone(),
             notes: places.team_dir.join("run"),
         })
     }
@@ -163,7 +166,8 @@ impl Policy {
         let teams = || self.hidden.iter().filter(|it| it.is_of_team).map(|it| &it.path);
         let overlaps = |it: &Writable| {
             let above = &it.place.path;
-            teams().any(|team| team.starts_with(above) || above.starts_with(team))
+            let is_shown = is_below_any(above, &self.shown);
+            teams().any(|team| team.starts_with(above) || above.starts_with(team) && !is_shown)
         };
         !self.all_writable().any(overlaps)
     }

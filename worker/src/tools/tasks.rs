@@ -163,7 +163,7 @@ fn told(order: &TaskOrder, tasks: &[Task]) -> String {
     match order {
         TaskOrder::List(None) => listed(tasks),
         TaskOrder::Add { .. } => format!("{title} is made"),
-        TaskOrder::Claim(_) => format!("{title} is yours\n\n{}", task.description).trim_end().to_owned(),
+        TaskOrder::Claim(_) => format!("{title} is yours\n\n{}", task.assignment()).trim_end().to_owned(),
         TaskOrder::Submit(..) if task.status == TaskStatus::Completed => {
             format!("{title} is completed; it has no check")
         }

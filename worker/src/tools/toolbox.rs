@@ -42,6 +42,8 @@ pub(crate) struct ToolboxConfig {
     pub(crate) territory: Vec<PathBuf>,
     /// How its commands are confined while the gate is open.
     pub(crate) sandbox: Sandbox,
+    /// What its commands see although it lies in something hidden: the team repository.
+    pub(crate) shown: Vec<PathBuf>,
     /// The means to confine them.
     pub(crate) confinement: Confinement,
     /// The limits of each command.
@@ -104,6 +106,7 @@ impl Toolbox {
             environment: &config.environment,
             territory: &config.territory,
             hidden: &config.sandbox.hidden,
+            shown: &config.shown,
             programs: &config.confinement.programs,
             config: config.confinement.config.as_deref(),
         };
@@ -114,7 +117,7 @@ impl Toolbox {
                 places.secrets.clone(),
                 places.programs.clone(),
                 places.registers.clone(),
-                places.configs.clone(),
+                (places.configs.clone(), &places.shown),
             )
             .map_err(anyhow::Error::msg)?;
         Ok(Self { config, places, workspace, background: Background::default(), first_note, _temp: temp })

@@ -118,12 +118,13 @@ impl Workspace {
         secrets: Secrets,
         programs: Vec<PathBuf>,
         registers: Vec<Register>,
-        configs: Vec<PathBuf>,
+        (configs, shown): (Vec<PathBuf>, &[PathBuf]),
     ) -> Result<(), String> {
         (self.secrets, self.programs, self.registers) = (secrets, programs, registers);
         self.configs = configs;
         let is_inside = teams(&self.registers)?.iter().any(|team| self.path.starts_with(team));
-        if is_inside { Err(in_team_dir(&self.path.display().to_string())) } else { Ok(()) }
+        let is_shown = shown.iter().any(|shown| self.path.starts_with(shown));
+        if is_inside && !is_shown { Err(in_team_dir(&self.path.display().to_string())) } else { Ok(()) }
     }
 
     /// Finds where a path leads.

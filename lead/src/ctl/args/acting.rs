@@ -124,6 +124,9 @@ pub(crate) struct Forget {
     /// Remove every teammate that has ended
     #[arg(long)]
     pub(crate) ended: bool,
+    /// Also remove a checkout with work that is neither integrated nor kept
+    #[arg(long)]
+    pub(crate) discard: bool,
 }
 
 // One teammate by its name. (A doc comment would replace the help of the command.)

@@ -22,12 +22,12 @@ pub(in crate::ctl) fn run(context: &Context, args: &Forget) -> CommandResult {
         names = ended.map(|member| member.name.clone()).collect();
     }
     if let ([name], false) = (names.as_slice(), args.ended) {
-        let (value, text) = block_on(forget(&dir, name))?;
+        let (value, text) = block_on(forget(&dir, name, args.discard))?;
         return context.out.result(&value, text).map(|()| ExitCode::Done);
     }
     let (mut results, mut codes) = (Vec::new(), Vec::new());
     for name in &names {
-        match block_on(forget(&dir, name)) {
+        match block_on(forget(&dir, name, args.discard)) {
             Ok((value, text)) => {
                 results.push(value);
                 if !context.out.is_json() {
@@ -50,12 +50,12 @@ pub(in crate::ctl) fn run(context: &Context, args: &Forget) -> CommandResult {
 }
 
 /// Forgets one, and says so: to programs, and to people.
-async fn forget(dir: &TeamDir, name: &Name) -> Result<(Value, String), CommandError> {
+async fn forget(dir: &TeamDir, name: &Name, discard: bool) -> Result<(Value, String), CommandError> {
     let of_member = TeamPath::of_member(name).into_iter();
     let identified = of_member.map(|file| dir.identity(&file).map(|identity| (file, identity)));
     let before = identified.collect::<Result<Vec<_>, _>>()?;
     let mut client = Client::connect(dir).await?;
-    let mut files = match client.call(Command::Forget { name: name.clone() }).await? {
+    let mut files = match client.call(Command::Forget { name: name.clone(), discard }).await? {
         Done::Forgotten { files } => files,
         other => return Err(unexpected(&other)),
     };

@@ -106,8 +106,10 @@ pub(in crate::ctl) async fn start(
     let name = order.name.clone();
     let caller = Caller { dir, out: &context.out, timeout: Some(timeout) };
     let spawn = Command::Spawn { id: RandomIds.request(), order: Box::new(order) };
-    let (pid, incarnation, status, skipped) = match caller.one(spawn).await? {
-        Ok(Ok(Done::Ready { pid, incarnation, status, skipped })) => (pid, incarnation, status, skipped),
+    let (pid, incarnation, status, skipped, notes) = match caller.one(spawn).await? {
+        Ok(Ok(Done::Ready { pid, incarnation, status, skipped, notes })) => {
+            (pid, incarnation, status, skipped, notes)
+        }
         Ok(Err(refusal)) if refusal.code == RefusalCode::NotReady => {
             return Err(not_ready(dir, &name, refusal));
         }
@@ -126,6 +128,7 @@ pub(in crate::ctl) async fn start(
             "{messages} to the earlier incarnation will not be read (`--resume` reads them)"
         ));
     }
+    notes.iter().for_each(|note| context.out.note(escape::line(note)));
     Ok(ReadyWorker { pid, incarnation, status })
 }
 
@@ -321,7 +324,13 @@ mod tests {
             assert!(matches!(command, Command::Spawn { .. }));
             // No file, as none would be of which no descriptor is left.
             std::fs::create_dir(&roster).unwrap();
-            Some(Ok(Done::Ready { pid: 7, incarnation: 1, status: MemberStatus::Idle, skipped: 0 }))
+            Some(Ok(Done::Ready {
+                pid: 7,
+                incarnation: 1,
+                status: MemberStatus::Idle,
+                skipped: 0,
+                notes: Vec::new(),
+            }))
         });
         let (context, stdout, stderr) = context(&dir, false);
         let line = ["teamctl", "spawn", "alice", "--model", "script", "--no-start"];

@@ -16,6 +16,7 @@ mod tests;
 
 use teamd_shared::control::{Command, Refusal, RefusalCode};
 use teamd_shared::id::{Ids, RequestId};
+use teamd_shared::job::GitReport;
 use teamd_shared::journal::{
     Line, MemberEvent, MemberRecord, Notice, Record, RequestEvent, RequestRecord, TaskRecord, Team,
     TeamEvent, TeamRecord,
@@ -46,6 +47,8 @@ pub(crate) struct View<'a> {
     pub(crate) rules: Rules,
     /// What the protected files are, for an event by which a person or the lead says what is to be done.
     pub(crate) protected: Option<&'a str>,
+    /// What was done in a checkout for an order about a task.
+    pub(crate) prepared: Option<&'a GitReport>,
 }
 
 /// Decides what follows from an event.
@@ -88,6 +91,11 @@ pub(crate) fn decide(view: &View<'_>, event: &Event, ids: &mut dyn Ids) -> Decis
         Event::Pong { incarnation, .. } => view.pong(incarnation, ids),
         Event::Silent { incarnation } => view.silent(incarnation, ids),
         Event::Task(client, by, order) => or_refuse(*client, view.task(*client, by, order, ids)),
+        Event::Prepared(client, by, order, report) => {
+            let view = View { prepared: Some(report), ..*view };
+            or_refuse(*client, view.task(*client, by, order, ids))
+        }
+        Event::Offered { name, task, ended } => view.offered((name, *task), ended, ids),
         Event::Checked { task, number, ended: Ok(ended) } => view.checked((*task, *number), ended, ids),
         Event::Checked { task, number, ended: Err(why) } => view.not_checked((*task, *number), why, ids),
         Event::Review { task } => view.review(*task, ids),
@@ -108,7 +116,7 @@ impl View<'_> {
                 self.request_plan(client, (id, name, content, *wait), ids)
             }
             Command::Interrupt { name, asked_at } => self.interrupt(client, name, *asked_at),
-            Command::Forget { name } => self.forget(client, name),
+            Command::Forget { name, .. } => self.forget(client, name),
             Command::Stop { force } => Ok(self.stop(client, *force, ids)),
             Command::AwaitVerdict { request_id } => self.await_verdict(client, request_id),
             // The event loop answers these itself, or adds facts to them: they never come this way.

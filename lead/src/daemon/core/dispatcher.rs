@@ -133,6 +133,10 @@ impl Dispatcher {
         self.carry_out(batch, owners);
         let in_review = self.team.tasks.values().filter(|task| task.status == TaskStatus::InReview);
         self.events.extend(in_review.map(|task| Event::Review { task: task.id }));
+        // The daemon before may have died in between.
+        for name in self.team.members.keys().filter(|name| self.team.held_by(name).is_none()) {
+            owners.keep(&self.team, (name, None));
+        }
     }
 
     /// Takes in events, decides them and all that is due, and has what follows done.
@@ -236,7 +240,14 @@ impl Dispatcher {
             let protects = sets_work(&event) && !self.team.work.protect.is_empty();
             let protected = if protects { owners.protected(&self.team.work) } else { None };
             let protected = protected.as_deref();
-            let view = View { team: &self.team, live: &self.live, now, rules: self.rules, protected };
+            let view = View {
+                team: &self.team,
+                live: &self.live,
+                now,
+                rules: self.rules,
+                protected,
+                prepared: None,
+            };
             let decision = owners.decide(&view, &event);
             batch.touched.extend(event.incarnation().map(|incarnation| incarnation.name.clone()));
             if let Event::LeadRead { position, .. } = &event {
@@ -281,6 +292,7 @@ impl Dispatcher {
             let waited_for = before.into_iter().chain([&record.task]).flat_map(|task| &task.blocked_by);
             batch.tasks.extend(waited_for.chain([&record.task.id]));
         }
+        batch.actions.extend(left_behind(&self.team, &line.record));
         if let Err(error) = self.team.apply(&line) {
             tracing::error!("a decision does not continue the journal: {error}");
             return;
@@ -328,6 +340,11 @@ impl Dispatcher {
             }
             Action::EndCheck(id) => owners.end_check(id),
             Action::Offer => self.offer(),
+            Action::Branch(name, task) => {
+                let environment = self.live.offered(&name, task).and_then(|it| it.environment.clone());
+                owners.offer(&self.team, (&name, task), environment.as_ref());
+            }
+            Action::Keep(name, task) => owners.keep(&self.team, (&name, Some(task))),
             Action::Reply(client, answer) => self.answers.push((client, answer)),
             Action::Wait(client, name, until) => {
                 self.waiters.add(client, name.clone(), until);
@@ -437,6 +454,23 @@ impl Dispatcher {
             Ok(()) => self.journal_closed(),
             Err(error) => self.not_written(batch, error, owners),
         }
+    }
+}
+
+/// Returns what is to be kept of the work of teammates that hold a task no more after this record.
+fn left_behind(team: &Team, record: &Record) -> Vec<Action> {
+    match record {
+        Record::Task(record)
+            if record.task.owner.is_none() && record.task.status != TaskStatus::Completed =>
+        {
+            let before = team.tasks.get(&record.task.id).and_then(|task| task.owner.clone());
+            before.into_iter().map(|owner| Action::Keep(owner, record.task.id)).collect()
+        }
+        Record::Member(record) => {
+            let name = &record.member.name;
+            record.released.iter().map(|&task| Action::Keep(name.clone(), task)).collect()
+        }
+        _ => Vec::new(),
     }
 }
 

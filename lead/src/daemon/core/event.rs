@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use teamd_shared::check::CheckReport;
+use teamd_shared::checkout::Checkout;
 use teamd_shared::control::{Command, Done, Refusal, SpawnOrder, TaskOrder, ToWorker, WorkerState};
 use teamd_shared::environment::Environment;
 use teamd_shared::id::RequestId;
+use teamd_shared::job::GitReport;
 use teamd_shared::journal::RejectedLine;
 use teamd_shared::member::{Cgroup, Emptied, Member};
 use teamd_shared::message::{Message, USER};
@@ -79,6 +81,8 @@ pub(crate) struct SpawnFacts {
     pub(crate) default_workspace: String,
     /// Where the inbox of the lead ends, if it is the lead agent that begins.
     pub(crate) lead_inbox: Option<Position>,
+    /// The checkout that was made for it.
+    pub(crate) checkout: Option<Checkout>,
 }
 
 /// How the process of an incarnation ended, as far as it could be seen, and what it left unread.
@@ -129,6 +133,10 @@ pub(crate) enum Event {
     Silent { incarnation: Incarnation },
     /// An order about tasks, and whose.
     Task(ReplyTo, Actor, TaskOrder),
+    /// The same, and what was done for it in a checkout.
+    Prepared(ReplyTo, Actor, TaskOrder, GitReport),
+    /// The branch of this task is begun in the checkout of an idle teammate; or it cannot be, and why.
+    Offered { name: Name, task: TaskId, ended: Result<GitReport, String> },
     /// The check of this submission has ended; or it could not be run, and why.
     Checked { task: TaskId, number: u32, ended: Result<CheckReport, String> },
     /// A task in review may need its check.
@@ -166,6 +174,8 @@ impl Event {
             | Self::LeadRead { .. }
             | Self::Restored { .. }
             | Self::Task(..)
+            | Self::Prepared(..)
+            | Self::Offered { .. }
             | Self::Checked { .. }
             | Self::Review { .. }
             | Self::Offer
@@ -210,6 +220,10 @@ pub(crate) enum Action {
     EndCheck(TaskId),
     /// Look for work for idle members.
     Offer,
+    /// Begin the branch of a task in the checkout of an idle teammate.
+    Branch(Name, TaskId),
+    /// Keep what a teammate has committed for a task that it holds no more.
+    Keep(Name, TaskId),
     /// Answer a command.
     Reply(ReplyTo, Result<Done, Refusal>),
     /// Answer a command when something has happened.

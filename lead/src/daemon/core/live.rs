@@ -12,6 +12,7 @@ use teamd_shared::member::{Doing, Ending, Member, Phase, RestartLimit};
 use teamd_shared::mutant;
 use teamd_shared::name::Name;
 use teamd_shared::request::Payload;
+use teamd_shared::task::TaskId;
 use teamd_shared::transcript::Usage;
 
 use crate::daemon::core::event::{Event, Incarnation, Now};
@@ -60,6 +61,12 @@ pub(crate) struct Alive {
     pub(crate) became_idle: bool,
     /// Whether its inbox held mail that it had not read when it said something last.
     pub(crate) has_unread: bool,
+    /// The task of which the branch is begun in its checkout, so that it is given that.
+    pub(crate) offered: Option<TaskId>,
+    /// How often in a row no branch could be begun.
+    pub(crate) refusals: u32,
+    /// Whether that was so when it was idle last: it is offered nothing before it has worked again.
+    pub(crate) is_refused: bool,
     /// Whether it has said that it is ready.
     pub(crate) ready: bool,
     /// Whether it may take an inotify instance.
@@ -137,6 +144,13 @@ impl Live {
                 alive.watches = watchers < WATCHERS;
                 (alive.connected, alive.is_awaited) = (true, true);
                 alive.watch.connected();
+            }
+            Event::Offered { name, ended, .. } => {
+                if let Some(alive) = self.members.get_mut(name) {
+                    alive.offered = None;
+                    alive.is_refused = ended.is_err();
+                    alive.refusals = if ended.is_ok() { 0 } else { alive.refusals + 1 };
+                }
             }
             Event::Ended { incarnation, .. } => {
                 if let Some(alive) = self.of_mut(incarnation) {
@@ -233,6 +247,18 @@ impl Live {
 
     fn of_mut(&mut self, incarnation: &Incarnation) -> Option<&mut Alive> {
         self.members.get_mut(&incarnation.name).filter(|alive| alive.incarnation == incarnation.number)
+    }
+
+    /// Returns what is known of each member.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Alive> {
+        self.members.values()
+    }
+
+    /// Takes in that a member is to be given a task, once its branch is begun.
+    pub(crate) fn offered(&mut self, name: &Name, task: TaskId) -> Option<&Alive> {
+        let alive = self.members.get_mut(name)?;
+        alive.offered = Some(task);
+        Some(alive)
     }
 
     /// Returns what is known of a member, whichever incarnation it is.
@@ -377,6 +403,7 @@ impl Alive {
 
     fn take(&mut self, state: &WorkerState) {
         self.ready |= state.doing != Doing::Starting;
+        self.is_refused &= state.doing != Doing::Working;
         self.became_idle =
             state.doing == Doing::Idle && (self.became_idle || self.said.doing == Doing::Working);
         self.said = state.clone();

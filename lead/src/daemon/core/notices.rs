@@ -59,7 +59,7 @@ fn of_task(record: &TaskRecord, to: &str, seq: u64) -> Option<(Body, String)> {
     }
     let text = match record.event {
         TaskEvent::Claimed => {
-            let text = [title, task.description.clone()].join("\n\n").trim_end().to_owned();
+            let text = [title, task.assignment()].join("\n\n").trim_end().to_owned();
             return Some((
                 Body::TaskAssignment {
                     task_id: Some(task.id),

@@ -54,6 +54,13 @@ pub(crate) trait Owners {
     /// Ends the check of a task, if it runs.
     fn end_check(&mut self, task: TaskId);
 
+    /// Begins the branch of a task in the checkout of an idle teammate, which is then given the task ([`Event::Offered`]).
+    fn offer(&mut self, team: &Team, to: (&Name, TaskId), environment: Option<&Environment>);
+
+    /// Keeps in the team repository what a teammate has committed for a task that it holds no more; none: for the one whose
+    /// branch is checked out. Nothing is kept of a teammate without a checkout.
+    fn keep(&mut self, team: &Team, of: (&Name, Option<TaskId>));
+
     /// Writes the files of tasks as they stand now.
     fn show_tasks(&mut self, tasks: &[&Task]);
 

@@ -100,7 +100,8 @@ fn ready(team: &Team, live: &Live, member: &Member) -> Option<Done> {
     let pid = member.process.as_ref()?.pid;
     let fresh = member.conversation == incarnation;
     let skipped = member.exit.as_ref().filter(|_| fresh).map_or(0, |exit| exit.unread);
-    Some(Done::Ready { pid, incarnation, status: status(team, live, member), skipped })
+    let notes = member.terms.checkout.as_ref().map(|it| it.notes.clone()).unwrap_or_default();
+    Some(Done::Ready { pid, incarnation, status: status(team, live, member), skipped, notes })
 }
 
 /// Returns how a shutdown has ended, if it has.

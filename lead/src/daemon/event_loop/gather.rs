@@ -27,7 +27,7 @@ impl EventLoop {
             events.extend(self.intake(input));
         }
         while let Ok(number) = sources.exited.try_recv() {
-            events.extend(self.process_exited(number));
+            self.process_exited(number);
         }
         while let Ok(event) = sources.empty.try_recv() {
             events.extend(self.incarnation_ended(event));
@@ -50,7 +50,7 @@ impl EventLoop {
             Input::ClientAsks { connection, request } => {
                 let client = ReplyTo { connection, tag: request.tag, agent: false };
                 match request.command {
-                    Command::Task(order) => Some(Event::Task(client, Actor::Person, order)),
+                    Command::Task(order) => self.task_asked(client, Actor::Person, order),
                     other => self.command(client, other),
                 }
             }
@@ -100,7 +100,7 @@ impl EventLoop {
     fn agent_asks(&mut self, incarnation: &Incarnation, client: ReplyTo, command: Command) -> Option<Event> {
         match (may_ask(incarnation, &command), command) {
             (Ok(()), Command::Task(order)) => {
-                Some(Event::Task(client, Actor::Member(incarnation.name.clone()), order))
+                self.task_asked(client, Actor::Member(incarnation.name.clone()), order)
             }
             (Ok(()), command) => self.command(client, command),
             (Err(refusal), _) => {
@@ -127,12 +127,13 @@ impl EventLoop {
                 None
             }
             Command::Spawn { id, order } => match self.spawn_facts(&order) {
-                Ok(facts) => Some(Event::Spawn(client, id, order, facts)),
+                Ok(facts) => self.spawn_asked(client, id, order, facts),
                 Err(refusal) => {
                     self.owned.connections.reply(client, Err(refusal));
                     None
                 }
             },
+            Command::Forget { name, discard } => self.forget_asked(client, name, discard),
             Command::HandOver(successor) => {
                 self.begin_to_hand_over(client, successor);
                 None
@@ -148,6 +149,7 @@ impl EventLoop {
             held: ended.then(|| liveness_lock_holder(&self.owned.dir, &order.name)).flatten(),
             default_workspace: default_workspace(&self.owned.dir),
             lead_inbox,
+            checkout: None,
         })
     }
 
@@ -316,7 +318,7 @@ mod tests {
         for command in [
             shutdown(Some(0.0)),
             Command::Stop { force: false },
-            Command::Forget { name: alice() },
+            Command::Forget { name: alice(), discard: false },
             Command::Interrupt { name: alice(), asked_at: Duration::ZERO },
         ] {
             assert!(asks("lead", &command).is_some(), "{command:?}");

@@ -1,10 +1,11 @@
 //! What the daemon touches: one file for each owner of a resource. Nothing is decided here.
 
 pub(crate) mod cgroup;
-pub(crate) mod checks;
+pub(crate) mod checkouts;
 pub(crate) mod connections;
 pub(crate) mod effects;
 pub(crate) mod hooks;
+pub(crate) mod jobs;
 pub(crate) mod journal;
 pub(crate) mod lead_inbox;
 pub(crate) mod lock;

@@ -12,6 +12,7 @@ use teamd_shared::environment::Environment;
 use teamd_shared::fingerprint::fingerprint;
 use teamd_shared::fs::replace;
 use teamd_shared::id::RandomIds;
+use teamd_shared::job::{GitStep, JobOrder};
 use teamd_shared::journal::{Line, MemberEvent, Record, RequestEvent, Team};
 use teamd_shared::member::{ApproveBy, Member, Sandbox, Terms};
 use teamd_shared::message::Message;
@@ -21,10 +22,11 @@ use teamd_shared::task::{Task, TaskId};
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 use teamd_shared::work::Work;
 
-use super::checks::Checks;
+use super::checkouts::{Checkouts, GitJob, checkout_of};
 use super::connections::{Connections, Inputs, serve_inherited};
 use super::effects::Effects;
 use super::hooks::{Hook, Hooks};
+use super::jobs::{EndedJob, Job, Jobs, Key, Purpose};
 use super::journal::Journal;
 use super::roster_file::RosterFile;
 use super::workers::{StartedWorker, Supervisor};
@@ -42,9 +44,10 @@ pub(crate) struct Owned {
     pub(crate) roster: RosterFile,
     pub(crate) supervisor: Supervisor,
     pub(crate) connections: Connections,
-    pub(crate) checks: Checks,
-    /// What became of checks that could not be started.
-    pub(crate) unstarted: Vec<Event>,
+    pub(crate) jobs: Jobs,
+    /// The jobs that have ended, or could not be started.
+    pub(crate) ended_jobs: Vec<EndedJob>,
+    pub(crate) checkouts: Checkouts,
     /// The tasks whose files could not be written.
     pub(crate) unwritten: BTreeMap<TaskId, Task>,
     /// Where connections report to.
@@ -112,6 +115,10 @@ impl Owners for Owned {
 
     fn check(&mut self, team: &Team, task: &Task, environment: Option<&Environment>) {
         let Some(submission) = &task.submission else { return };
+        let purpose = Purpose::Check { task: task.id, number: submission.number };
+        if self.jobs.has(&purpose) {
+            return;
+        }
         let author = team.members.get(&submission.by).map(|state| &state.record.terms);
         let here = self.dir.workspace().to_string_lossy().into_owned();
         let sandbox = author.map(|terms| terms.sandbox.clone()).unwrap_or_default();
@@ -120,6 +127,7 @@ impl Owners for Owned {
             number: submission.number,
             commands: submission.checks.iter().map(|check| check.command.clone()).collect(),
             workspace: author.map_or_else(|| here.clone(), |terms| terms.workspace.clone()),
+            checkout: author.and_then(|terms| terms.checkout.clone()),
             timeout: team.work.timeout().as_secs_f64(),
             environment: environment.cloned().unwrap_or_else(Environment::of_self),
             sandbox: Sandbox { writable: Vec::new(), no_network: !team.work.check_network, ..sandbox },
@@ -129,11 +137,26 @@ impl Owners for Owned {
             protect_in: here,
             protected: task.protected.clone(),
         };
-        self.unstarted.extend(self.checks.add(order, &mut self.supervisor));
+        self.add_job(Job { keys: vec![Key::InPlace], order: JobOrder::Check(Box::new(order)), purpose });
     }
 
     fn end_check(&mut self, task: TaskId) {
-        self.checks.end(task);
+        self.jobs.end_check(task);
+    }
+
+    fn offer(&mut self, team: &Team, (name, task): (&Name, TaskId), environment: Option<&Environment>) {
+        let Some(checkout) = checkout_of(team, name) else { return };
+        let step = GitStep::Branch { root: checkout.root.clone(), task };
+        let purpose = Purpose::Offer(name.clone(), task);
+        let (name, environment) = (name.clone(), environment.cloned());
+        self.add_git_job(team, GitJob { name, environment, step, purpose, task: Some(task) });
+    }
+
+    fn keep(&mut self, team: &Team, (name, task): (&Name, Option<TaskId>)) {
+        let Some(checkout) = checkout_of(team, name) else { return };
+        let step = GitStep::Keep { root: checkout.root.clone(), task, submit: false };
+        let name = name.clone();
+        self.add_git_job(team, GitJob { name, environment: None, step, purpose: Purpose::Keep, task });
     }
 
     fn show_tasks(&mut self, tasks: &[&Task]) {

@@ -146,6 +146,7 @@ impl RosterFile {
             incarnation: member.incarnation,
             model: member.terms.model.clone(),
             workspace: member.terms.workspace.clone(),
+            checkout: member.terms.checkout.clone(),
             gate: member.gate,
             sandbox: member.terms.sandbox.clone(),
             limits: member.terms.limits,

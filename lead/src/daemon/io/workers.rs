@@ -50,18 +50,18 @@ pub(crate) struct Supervisor {
     pub(crate) hooks: HookPids,
     /// Where one thread waits for the ends of all processes.
     epoll: Arc<OwnedFd>,
-    /// The incarnations that it waits for, by their number there; none: the check.
+    /// The incarnations that it waits for, by their number there; none: a job.
     watched: BTreeMap<u64, Option<Incarnation>>,
-    /// The process of the check that runs.
-    check: Option<ProcessHandle>,
+    /// The processes of jobs, by their number.
+    jobs: BTreeMap<u64, ProcessHandle>,
 }
 
 /// What has ended.
 pub(crate) enum Reaped {
     /// The process of an incarnation.
     Worker(Incarnation, How),
-    /// The check.
-    Check(How),
+    /// The job with this number.
+    Job(u64, How),
 }
 
 /// A started worker.
@@ -94,7 +94,7 @@ impl Supervisor {
             hooks: HookPids::default(),
             epoll,
             watched: BTreeMap::new(),
-            check: None,
+            jobs: BTreeMap::new(),
         })
     }
 
@@ -162,26 +162,26 @@ impl Supervisor {
         command
     }
 
-    /// Starts the process of a check. The caller starts one at a time.
-    pub(crate) fn start_check(&mut self, input: OwnedFd, output: OwnedFd) -> Result<(), String> {
-        let cannot = |error: io::Error| format!("cannot start the check: {error}");
+    /// Starts the process of a job. Returns its number.
+    pub(crate) fn start_job(&mut self, input: OwnedFd, output: OwnedFd) -> Result<u64, String> {
+        let cannot = |error: io::Error| format!("cannot start a job: {error}");
         let log = logging::open(&self.dir, &TeamPath::log("teamd")).map_err(|error| error.to_string())?;
-        let mut command = self.command(&["check"]);
+        let mut command = self.command(&["job"]);
         let mut child = command.stdin(input).stdout(output).stderr(log).spawn().map_err(cannot)?;
-        match self.hold_check(&child) {
-            Ok(handle) => self.check = Some(handle),
+        match self.hold_job(&child) {
+            Ok(number) => Ok(number),
             Err(error) => {
                 child.kill().and_then(|()| child.wait()).map_err(cannot)?;
-                return Err(cannot(error));
+                Err(cannot(error))
             }
         }
-        Ok(())
     }
 
-    fn hold_check(&mut self, child: &Child) -> io::Result<ProcessHandle> {
+    fn hold_job(&mut self, child: &Child) -> io::Result<u64> {
         let handle = ProcessHandle::open_child(child.id())?;
-        self.watch(None, &handle)?;
-        Ok(handle)
+        let number = self.watch(None, &handle)?;
+        self.jobs.insert(number, handle);
+        Ok(number)
     }
 
     /// Runs a worker and watches it.
@@ -248,12 +248,12 @@ impl Supervisor {
         Ok(())
     }
 
-    fn watch(&mut self, incarnation: Option<Incarnation>, process: &ProcessHandle) -> io::Result<()> {
+    fn watch(&mut self, incarnation: Option<Incarnation>, process: &ProcessHandle) -> io::Result<u64> {
         let number = self.watched.last_key_value().map_or(0, |(last, _)| last + 1);
         let flags = epoll::EventFlags::IN | epoll::EventFlags::ONESHOT;
         epoll::add(&*self.epoll, process, epoll::EventData::new_u64(number), flags)?;
         self.watched.insert(number, incarnation);
-        Ok(())
+        Ok(number)
     }
 
     /// Asks a process to end. A stopped one is continued, or it would never see the signal.
@@ -289,10 +289,10 @@ impl Supervisor {
         self.orphans.reap_others(&known, &self.cgroups);
     }
 
-    /// Returns the workers, the check, and the processes of hooks: each is reaped by its own owner.
+    /// Returns the workers, the jobs, and the processes of hooks: each is reaped by its own owner.
     fn known_children(&self) -> HashSet<u32> {
         let hooks = self.hooks.lock().unwrap_or_else(PoisonError::into_inner);
-        let own = self.processes.values().chain(&self.check).map(|it| it.identity().pid);
+        let own = self.processes.values().chain(self.jobs.values()).map(|it| it.identity().pid);
         own.chain(hooks.iter().copied()).collect()
     }
 
@@ -311,13 +311,13 @@ impl Supervisor {
         let incarnation = self.watched.remove(&number)?;
         let process = match &incarnation {
             Some(incarnation) => self.processes.remove(incarnation),
-            None => self.check.take(),
+            None => self.jobs.remove(&number),
         };
         let how = process?.reap().unwrap_or_else(|error| {
             tracing::warn!("cannot reap a process: {error}");
             How::default()
         });
-        Some(incarnation.map_or(Reaped::Check(how), |incarnation| Reaped::Worker(incarnation, how)))
+        Some(incarnation.map_or(Reaped::Job(number, how), |incarnation| Reaped::Worker(incarnation, how)))
     }
 }
 

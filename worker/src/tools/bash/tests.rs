@@ -88,6 +88,7 @@ fn toolbox_with(
         name,
         liveness_lock,
         environment,
+        shown: Vec::new(),
         sandbox,
         confinement,
         bounds: Default::default(),

@@ -22,6 +22,7 @@ pub(super) fn leftovers(seen: &Seen, check: &mut Check) -> Option<String> {
         check.note(what, "no program reads them again", "delete them when you have seen them");
     }
     cgroups(seen, check);
+    checkouts(seen, check);
     temporary_directories(seen, check);
     // In run/ workers write too.
     let at_work = seen.is_at_work();
@@ -43,6 +44,25 @@ pub(super) fn leftovers(seen: &Seen, check: &mut Check) -> Option<String> {
         }
     }
     Some("nothing".to_owned())
+}
+
+/// Judges what lies beside the checkouts of the team.
+fn checkouts(seen: &Seen, check: &mut Check) {
+    let members = seen.roster.iter().flatten().flat_map(|roster| &roster.members);
+    let roots: Vec<&Path> =
+        members.filter_map(|member| member.checkout.as_ref()).map(|it| Path::new(&it.root)).collect();
+    let mut beside = seen.dir.workspace().into_os_string();
+    beside.push(".team");
+    let bases: BTreeSet<PathBuf> =
+        roots.iter().filter_map(|root| root.parent()).map(Path::to_owned).chain([beside.into()]).collect();
+    for entry in bases.iter().filter_map(|it| it.read_dir().ok()).flatten().filter_map(Result::ok) {
+        let path = entry.path();
+        if !roots.contains(&path.as_path()) {
+            let what = format!("the checkout {} is of no teammate", path.display());
+            let next = format!("look whether it holds work, and remove it: `rm -r {}`", path.display());
+            check.note(what, "nothing uses it", &next);
+        }
+    }
 }
 
 fn is_set_aside(found: &Found) -> bool {

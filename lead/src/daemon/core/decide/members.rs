@@ -103,10 +103,12 @@ impl View<'_> {
             let role = before.map(|member| member.terms.role.clone()).unwrap_or_default();
             Terms { role, ..Terms::of_workspace(facts.default_workspace.clone()) }
         };
+        let mut terms = resumed.map_or_else(fresh, |member| member.terms.clone()).with(&order.terms);
+        terms.checkout.clone_from(&facts.checkout);
         let read_so_far = exit.as_ref().map_or(Position::START, |exit| exit.inbox);
         Member {
             name: order.name.clone(),
-            terms: resumed.map_or_else(fresh, |member| member.terms.clone()).with(&order.terms),
+            terms,
             incarnation,
             conversation: resumed.map_or(incarnation, |member| member.conversation),
             begins_at: resumed.map_or(facts.lead_inbox.unwrap_or(read_so_far), |member| member.begins_at),

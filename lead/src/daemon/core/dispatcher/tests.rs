@@ -60,6 +60,10 @@ impl Owners for Recorder {
 
     fn end_check(&mut self, _: TaskId) {}
 
+    fn offer(&mut self, _: &Team, _: (&Name, TaskId), _: Option<&Environment>) {}
+
+    fn keep(&mut self, _: &Team, _: (&Name, Option<TaskId>)) {}
+
     fn show_tasks(&mut self, _: &[&Task]) {}
 
     fn now(&self) -> Now {
@@ -235,7 +239,7 @@ fn lines_come_first_then_what_follows_then_the_roster_then_answers() {
     let mut fixture = Fixture::with_alice();
     let taken = fixture.on(Event::Command(CLIENT, Command::Stop { force: true }));
     assert_eq!(taken, ["append", "complete", "say", "show"]);
-    let order = Command::Forget { name: alice().name };
+    let order = Command::Forget { name: alice().name, discard: false };
     assert_eq!(fixture.on(Event::Command(CLIENT, order)), ["show", "roster", "refuse"]);
 }
 
@@ -258,11 +262,16 @@ fn without_alice() -> (Fixture, Event) {
     let mut fixture = Fixture::with_alice();
     fixture.on(Event::Leaving { incarnation: alice() });
     fixture.on(ended());
-    (fixture, Event::Command(CLIENT, Command::Forget { name: alice().name }))
+    (fixture, Event::Command(CLIENT, Command::Forget { name: alice().name, discard: false }))
 }
 
 fn spawn_alice(client: ReplyTo) -> Event {
-    let facts = SpawnFacts { held: None, default_workspace: "/home/u/web".to_owned(), lead_inbox: None };
+    let facts = SpawnFacts {
+        held: None,
+        default_workspace: "/home/u/web".to_owned(),
+        lead_inbox: None,
+        checkout: None,
+    };
     let order = Box::new(SpawnOrder::new(alice().name, Environment::default()));
     Event::Spawn(client, next_id(), order, facts)
 }
@@ -312,7 +321,12 @@ fn a_restart_does_not_get_the_environment_of_a_refused_order() {
     let mut fixture = Fixture::with_alice();
     let mut order = SpawnOrder::new(alice().name, Environment::default());
     order.environment.set("OF", "the order");
-    let facts = SpawnFacts { held: None, default_workspace: "/home/u/web".to_owned(), lead_inbox: None };
+    let facts = SpawnFacts {
+        held: None,
+        default_workspace: "/home/u/web".to_owned(),
+        lead_inbox: None,
+        checkout: None,
+    };
     let leave = leave(30.0, Some(30.0));
     let leave = Event::Command(CLIENT, Command::Shutdown(leave));
     fixture.owners.full = true;

@@ -229,7 +229,7 @@ fn secrets_of_a_home_in_the_workspace_are_not_read_wherever_they_are_moved() {
     put(&home.join(".ssh/key"), "hush");
     symlink(".ssh", home.join("link")).unwrap();
     let secrets = [".docker/config.json", ".ssh", ".netrc"].map(|name| home.join(name));
-    scratch.workspace.protect(secrets.to_vec().into(), Vec::new(), Vec::new(), Vec::new()).unwrap();
+    scratch.workspace.protect(secrets.to_vec().into(), Vec::new(), Vec::new(), (Vec::new(), &[])).unwrap();
     // The first call looks where they are.
     assert!(scratch.read(".ssh/key").unwrap_err().contains("hidden from tools"));
     fs::rename(home.join(".docker"), home.join("moved")).unwrap();

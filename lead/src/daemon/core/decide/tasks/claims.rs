@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use teamd_shared::control::Refusal;
 use teamd_shared::id::Ids;
+use teamd_shared::job::GitReport;
 use teamd_shared::member::Member;
 use teamd_shared::name::Name;
 use teamd_shared::task::{Task, TaskEvent, TaskId, TaskStatus};
@@ -36,8 +37,17 @@ impl View<'_> {
         if task.status == TaskStatus::Pending {
             self.may_claim(task, member)?;
         }
-        let next = self.stepped(task, TaskEvent::Claimed)?.held_by(name);
+        let next = Task { kept: self.kept(member)?, ..self.stepped(task, TaskEvent::Claimed)?.held_by(name) };
         Ok(Decision::default().task(self.recorded(TaskEvent::Claimed, (next, name.as_str()), ids)))
+    }
+
+    /// Returns under which names earlier work on a task is kept that a teammate claims.
+    fn kept(&self, member: &Member) -> Result<Vec<String>, Refusal> {
+        match (self.prepared, &member.terms.checkout) {
+            (Some(GitReport::Branched(kept)), _) => Ok(kept.clone()),
+            (_, None) => Ok(Vec::new()),
+            (_, Some(_)) => Err(conflict("the task was not free a moment ago", "claim it again")),
+        }
     }
 
     fn may_claim(&self, task: &Task, member: &Member) -> Result<(), Refusal> {

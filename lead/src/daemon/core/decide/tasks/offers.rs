@@ -3,13 +3,19 @@
 use std::collections::BTreeSet;
 
 use teamd_shared::id::Ids;
+use teamd_shared::job::GitReport;
+use teamd_shared::journal::{Notice, Record, TeamEvent, TeamRecord};
 use teamd_shared::member::{Doing, Member};
 use teamd_shared::message::{IdleReason, TEAMD};
+use teamd_shared::name::Name;
 use teamd_shared::request::Kind;
-use teamd_shared::task::{MAX_REMINDERS, Task, TaskEvent, TaskStatus};
+use teamd_shared::task::{MAX_REMINDERS, Task, TaskEvent, TaskId, TaskStatus};
 
 use crate::daemon::core::decide::{Decision, View};
 use crate::daemon::core::event::{Action, Incarnation};
+
+/// How often in a row a teammate is offered a task whose branch cannot be begun.
+const MOST_REFUSALS: u32 = 3;
 
 impl View<'_> {
     /// Has idle members looked at, if there is work for any of them, or will be when this decision is applied.
@@ -23,20 +29,58 @@ impl View<'_> {
     /// Gives work to the members that are idle and take it by themselves.
     pub(in crate::daemon::core::decide) fn offer(&self, ids: &mut dyn Ids) -> Decision {
         let mut decision = Decision::default();
-        let mut taken = BTreeSet::new();
+        let mut taken: BTreeSet<TaskId> = self.live.all().filter_map(|alive| alive.offered).collect();
         for member in self.alive().filter(|member| member.terms.auto && self.takes_work(member)) {
             let Some(task) = self.team.next_for(member, &taken) else { continue };
             let Some(next) = task.after(TaskEvent::Claimed, self.now.wall) else { continue };
             taken.insert(task.id);
+            if member.terms.checkout.is_some() {
+                decision = decision.act(Action::Branch(member.name.clone(), task.id));
+                continue;
+            }
             let next = next.held_by(&member.name);
             decision = decision.task(self.recorded(TaskEvent::Claimed, (next, TEAMD), ids));
         }
         decision
     }
 
+    /// Gives an idle teammate the task of which its checkout has the branch by now. One that cannot have a branch is told why,
+    /// and offered a task when it has worked again; the third time in a row it is left alone, and the lead is told.
+    pub(in crate::daemon::core::decide) fn offered(
+        &self,
+        (name, task): (&Name, TaskId),
+        ended: &Result<GitReport, String>,
+        ids: &mut dyn Ids,
+    ) -> Decision {
+        let Some(member) = self.team.members.get(name).map(|state| &state.record) else {
+            return Decision::default();
+        };
+        match ended {
+            Ok(report) => {
+                let next = self.team.tasks.get(&task).filter(|task| {
+                    self.takes_work(member) && task.is_for(member) && self.team.blockers(task).is_empty()
+                });
+                let next = next.and_then(|task| task.after(TaskEvent::Claimed, self.now.wall));
+                let Some(next) = next else { return Decision::default().act(Action::Offer) };
+                let kept = if let GitReport::Branched(kept) = report { kept.clone() } else { Vec::new() };
+                let next = Task { kept, ..next.held_by(name) };
+                Decision::default().task(self.recorded(TaskEvent::Claimed, (next, TEAMD), ids))
+            }
+            Err(why) => {
+                let refusals = self.live.member(name).map_or(0, |alive| alive.refusals);
+                let whom = if refusals < MOST_REFUSALS { name.clone() } else { Name::lead() };
+                let tell = vec![Notice { to: whom, id: ids.message() }];
+                let content = Some(format!("{name} is given no task: {why}"));
+                let record = TeamRecord { content, tell, ..self.team_record(TeamEvent::Noted) };
+                Decision::default().record(Record::Team(record))
+            }
+        }
+    }
+
     fn takes_work(&self, member: &Member) -> bool {
         let idle = self.live.of(&Incarnation::of(member)).filter(|alive| {
-            alive.connected && alive.ready && !alive.has_unread && alive.said.doing == Doing::Idle
+            let may = alive.offered.is_none() && !alive.is_refused && alive.refusals < MOST_REFUSALS;
+            may && alive.connected && alive.ready && !alive.has_unread && alive.said.doing == Doing::Idle
         });
         let able =
             idle.is_some_and(|alive| matches!(alive.said.idle_reason, None | Some(IdleReason::Available)));

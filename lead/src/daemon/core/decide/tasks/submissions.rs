@@ -3,13 +3,14 @@
 use teamd_shared::check::CheckReport;
 use teamd_shared::control::Refusal;
 use teamd_shared::id::Ids;
+use teamd_shared::job::GitReport;
 use teamd_shared::task::{
     Check, CheckResult, Submission, Task, TaskEvent, TaskId, TaskResult, TaskStatus, Verified,
 };
 
 use super::claims::is_theirs;
 use super::does_not_fit;
-use crate::daemon::core::decide::{Decision, View};
+use crate::daemon::core::decide::{Decision, View, conflict};
 use crate::daemon::core::event::{Action, Actor};
 
 impl View<'_> {
@@ -29,7 +30,16 @@ impl View<'_> {
             true => Vec::new(),
             false => self.team.work.check().into_iter().chain(task.check.clone()).collect(),
         };
-        next.submission = Some(Submission { number, by: owner, summary: summary.trim().to_owned(), checks });
+        let commit = match (self.prepared, self.known(&owner).ok().and_then(|it| it.terms.checkout.as_ref()))
+        {
+            (Some(GitReport::Kept { commit, .. }), _) => Some(commit.clone()),
+            (_, None) => None,
+            (_, Some(_)) => {
+                return Err(conflict("the checkout of its owner was not looked at", "submit it again"));
+            }
+        };
+        let summary = summary.trim().to_owned();
+        next.submission = Some(Submission { number, by: owner, summary, checks, commit });
         let follows = self.next_step(&next, ids);
         let record = self.recorded(TaskEvent::Submitted, (next, by.as_str()), ids);
         Ok(Decision::default().task(record).and(follows))

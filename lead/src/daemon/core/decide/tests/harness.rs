@@ -59,8 +59,14 @@ impl Harness {
     /// Handles one event; returns what was decided.
     pub(super) fn on(&mut self, event: &Event) -> Decision {
         self.live.observe(&self.team, event);
-        let view =
-            View { team: &self.team, live: &self.live, now: self.now, rules: self.rules, protected: None };
+        let view = View {
+            team: &self.team,
+            live: &self.live,
+            now: self.now,
+            rules: self.rules,
+            protected: None,
+            prepared: None,
+        };
         let decision = decide(&view, event, &mut self.ids);
         for record in decision.records.clone() {
             self.write(record);
@@ -103,7 +109,12 @@ impl Harness {
 
     /// Orders a spawn; returns the incarnation that is ordered.
     pub(super) fn spawn(&mut self, order: SpawnOrder) -> Result<u32, Refusal> {
-        let facts = SpawnFacts { held: None, default_workspace: "/home/u/web".to_owned(), lead_inbox: None };
+        let facts = SpawnFacts {
+            held: None,
+            default_workspace: "/home/u/web".to_owned(),
+            lead_inbox: None,
+            checkout: None,
+        };
         let id = self.ids.request();
         self.spawn_as(id, order, facts)
     }

@@ -130,6 +130,7 @@ impl World {
         let begins = *name == Name::lead() && !order.resume;
         let lines = self.disk.inboxes.get(&Name::lead()).map_or(0, Vec::len);
         SpawnFacts {
+            checkout: None,
             held: (ended && self.lock_is_held(name)).then(|| "something".to_owned()),
             default_workspace: "/home/u/web".to_owned(),
             lead_inbox: begins.then(|| Position { offset: u64::try_from(lines).unwrap(), tail: 0 }),

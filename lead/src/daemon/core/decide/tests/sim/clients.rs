@@ -74,7 +74,7 @@ impl World {
                 Command::RequestPlan { id, name, content: "what will you do?".to_owned(), wait }
             }
             10..=12 => Command::Interrupt { name: self.some_name(true), asked_at: Duration::ZERO },
-            13 => Command::Forget { name: self.some_name(false) },
+            13 => Command::Forget { name: self.some_name(false), discard: false },
             _ => self.verdict_of_another(),
         }
     }
@@ -102,7 +102,12 @@ impl World {
         let mut order = self.varied(SpawnOrder { resume, ..SpawnOrder::new(name, environment) });
         order.terms.prompt = (!resume).then(|| "begin".to_owned());
         order.terms.restart = self.rng.one_in(4).then_some(Restart::Never);
-        let facts = SpawnFacts { held: None, default_workspace: "/home/u/web".to_owned(), lead_inbox: None };
+        let facts = SpawnFacts {
+            held: None,
+            default_workspace: "/home/u/web".to_owned(),
+            lead_inbox: None,
+            checkout: None,
+        };
         Event::Spawn(client, self.ids.request(), Box::new(order), facts)
     }
 

@@ -294,6 +294,10 @@ impl Owners for Hands<'_> {
         }
     }
 
+    fn offer(&mut self, _: &Team, _: (&Name, TaskId), _: Option<&Environment>) {}
+
+    fn keep(&mut self, _: &Team, _: (&Name, Option<TaskId>)) {}
+
     fn show_tasks(&mut self, tasks: &[&Task]) {
         for task in tasks {
             if !self.acts() {

@@ -37,7 +37,8 @@ fn asked_by(decision: &Decision) -> Vec<Option<serde_json::Value>> {
 fn the_lead_agent_is_a_member_and_begins_where_the_inbox_ends() {
     let mut harness = Harness::new();
     let end = Position { offset: 700, tail: 9 };
-    let facts = SpawnFacts { held: None, default_workspace: "/".to_owned(), lead_inbox: Some(end) };
+    let facts =
+        SpawnFacts { held: None, default_workspace: "/".to_owned(), lead_inbox: Some(end), checkout: None };
     let decision = harness.on(&Event::Spawn(CLIENT, next_id(), Box::new(order("lead")), facts));
     assert_eq!(decision.actions[1..], [Action::Wait(CLIENT, Name::lead(), Until::Ready(1))]);
     let lead = harness.starts("lead");
@@ -55,7 +56,7 @@ fn the_lead_agent_is_a_member_and_begins_where_the_inbox_ends() {
     harness.ends(&lead);
     assert_eq!(harness.member("lead").phase, Phase::Shutdown);
     assert_eq!(
-        harness.ask(Command::Forget { name: name("lead") }).map(|done| match done {
+        harness.ask(Command::Forget { name: name("lead"), discard: false }).map(|done| match done {
             Done::Forgotten { files } => files.iter().any(|file| file.contains("inbox")),
             other => panic!("{other:?}"),
         }),

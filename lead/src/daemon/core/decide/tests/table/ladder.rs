@@ -269,6 +269,7 @@ fn an_id_that_is_drawn_twice_is_given_once() {
         live: &harness.live,
         now: harness.now,
         rules: harness.rules,
+        prepared: None,
         protected: None,
     };
     let stopped = decide(&view, &Event::Terminate, &mut Doubled(3));

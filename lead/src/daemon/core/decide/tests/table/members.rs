@@ -13,7 +13,12 @@ use crate::daemon::core::event::{Action, Event, SpawnFacts, Until};
 #[test]
 fn a_spawn_is_journaled_before_it_is_started_and_answered() {
     let mut harness = Harness::new();
-    let facts = SpawnFacts { held: None, default_workspace: "/home/u/web".to_owned(), lead_inbox: None };
+    let facts = SpawnFacts {
+        held: None,
+        default_workspace: "/home/u/web".to_owned(),
+        lead_inbox: None,
+        checkout: None,
+    };
     let terms = TermsPatch { prompt: Some("count the files".to_owned()), ..TermsPatch::default() };
     let order = Box::new(SpawnOrder { terms, ..order("alice") });
     let spawned = harness.on(&Event::Spawn(CLIENT, next_id(), order, facts));
@@ -73,6 +78,7 @@ fn a_spawn_that_makes_no_sense_is_refused_and_changes_nothing() {
         assert_eq!(refusal.code, code, "{order:?}");
     }
     let facts = SpawnFacts {
+        checkout: None,
         held: Some("process 7 holds its liveness lock".to_owned()),
         default_workspace: "/".to_owned(),
         lead_inbox: None,
@@ -157,7 +163,7 @@ fn an_interrupt_is_said_and_not_journaled() {
 #[test]
 fn only_an_ended_member_is_forgotten_and_its_name_is_free_once_its_files_are_moved() {
     let mut harness = Harness::new();
-    let forget = || Command::Forget { name: name("alice") };
+    let forget = || Command::Forget { name: name("alice"), discard: false };
     assert_eq!(refusal(harness.ask(forget())).0, RefusalCode::NotFound);
     let alice = harness.runs("alice");
     assert_eq!(refusal(harness.ask(forget())).0, RefusalCode::Conflict);
@@ -197,7 +203,12 @@ fn commands_about_unknown_members_are_not_found_and_about_ended_ones_a_conflict(
 #[test]
 fn a_repeated_spawn_waits_with_the_first_and_another_one_is_refused() {
     let mut harness = Harness::new();
-    let facts = || SpawnFacts { held: None, default_workspace: "/home/u/web".to_owned(), lead_inbox: None };
+    let facts = || SpawnFacts {
+        held: None,
+        default_workspace: "/home/u/web".to_owned(),
+        lead_inbox: None,
+        checkout: None,
+    };
     let spawn = |id| Event::Spawn(CLIENT, id, Box::new(order("alice")), facts());
     let id = next_id();
     harness.on(&spawn(id.clone()));

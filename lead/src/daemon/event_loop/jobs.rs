@@ -1,0 +1,152 @@
+//! What needs a job before it is decided, and what has become of jobs. Nothing is decided here.
+
+use std::path::Path;
+
+use teamd_shared::control::{Command, Refusal, RefusalCode, SpawnOrder, TaskOrder};
+use teamd_shared::id::RequestId;
+use teamd_shared::job::{GitReport, GitStep, JobReport};
+use teamd_shared::name::Name;
+use teamd_shared::task::TaskStatus;
+
+use super::EventLoop;
+use crate::daemon::core::event::{Actor, Event, ReplyTo, SpawnFacts};
+use crate::daemon::io::checkouts::{GitJob, checkout_of};
+use crate::daemon::io::jobs::{EndedJob, Purpose};
+
+impl EventLoop {
+    /// Takes in a spawn: a checkout is made before it is decided.
+    pub(super) fn spawn_asked(
+        &mut self,
+        client: ReplyTo,
+        id: RequestId,
+        order: Box<SpawnOrder>,
+        facts: SpawnFacts,
+    ) -> Option<Event> {
+        let team = &self.dispatcher.team;
+        let before = team.members.get(&order.name).map(|state| &state.record);
+        let recorded = before.and_then(|it| it.terms.checkout.clone()).filter(|_| order.resume);
+        let is_wanted = order.terms.checkout.unwrap_or(recorded.is_some());
+        // What runs already is refused, or joined.
+        let runs = before.is_some_and(|it| !it.phase.is_ended());
+        if !is_wanted || runs || facts.held.is_some() || team.stopping || (order.resume && before.is_none()) {
+            return Some(Event::Spawn(client, id, order, facts));
+        }
+        let purpose = |order, facts| Purpose::Spawn(client, id, order, facts);
+        self.owned.make_checkout(team, recorded.as_ref(), (*order, facts, purpose));
+        None
+    }
+
+    /// Takes in an order about a task: of a teammate with a checkout, a claim needs a branch, and a submission a commit.
+    pub(super) fn task_asked(&mut self, client: ReplyTo, by: Actor, order: TaskOrder) -> Option<Event> {
+        let team = &self.dispatcher.team;
+        let step = match (&order, &by) {
+            (TaskOrder::Claim(id), Actor::Member(name)) => checkout_of(team, name).and_then(|checkout| {
+                let member = &team.members.get(name)?.record;
+                let task = match id {
+                    Some(id) => team.tasks.get(id)?,
+                    None => team.next_for(member, &Default::default())?,
+                };
+                // What is refused in any case needs no branch.
+                let may = task.status == TaskStatus::Pending && task.is_for(member);
+                let may = may && team.blockers(task).is_empty() && team.held_by(name).is_none();
+                may.then(|| {
+                    let branch = GitStep::Branch { root: checkout.root.clone(), task: task.id };
+                    (name.clone(), task.id, branch, TaskOrder::Claim(Some(task.id)))
+                })
+            }),
+            (TaskOrder::Submit(id, _), _) => team.tasks.get(id).and_then(|task| {
+                let owner = task.owner.as_ref().filter(|_| task.status == TaskStatus::InProgress)?;
+                let may = !by.is_teammate() || by.as_str() == owner.as_str();
+                let root = checkout_of(team, owner).filter(|_| may)?.root.clone();
+                let keep = GitStep::Keep { root, task: Some(*id), submit: true };
+                Some((owner.clone(), *id, keep, order.clone()))
+            }),
+            _ => None,
+        };
+        let Some((name, id, step, order)) = step else { return Some(Event::Task(client, by, order)) };
+        let purpose = Purpose::Task(client, by, order);
+        let environment = self.dispatcher.live.member(&name).and_then(|it| it.environment.clone());
+        self.owned.add_git_job(team, GitJob { name, environment, step, purpose, task: Some(id) });
+        None
+    }
+
+    /// Takes in that a teammate is to be forgotten: its checkout goes before.
+    pub(super) fn forget_asked(&mut self, client: ReplyTo, name: Name, discard: bool) -> Option<Event> {
+        let team = &self.dispatcher.team;
+        let ended = team.members.get(&name).is_some_and(|state| state.record.phase.is_ended());
+        let Some(checkout) = checkout_of(team, &name).filter(|_| ended) else {
+            return Some(Event::Command(client, Command::Forget { name, discard }));
+        };
+        let step = GitStep::Remove { root: checkout.root.clone(), discard };
+        let purpose = Purpose::Forget(client, name.clone());
+        self.owned.add_git_job(team, GitJob { name, environment: None, step, purpose, task: None });
+        None
+    }
+
+    /// Turns what became of jobs into events, or answers the commands that wait for them.
+    pub(super) fn jobs_ended(&mut self) -> Vec<Event> {
+        let ended = std::mem::take(&mut self.owned.ended_jobs);
+        ended.into_iter().filter_map(|job| self.job_ended(job)).collect()
+    }
+
+    fn job_ended(&mut self, EndedJob { purpose, ended }: EndedJob) -> Option<Event> {
+        match purpose {
+            Purpose::Check { task, number } => {
+                let ended = match ended {
+                    Ok(JobReport::Checked(report)) => Ok(report),
+                    other => Err(refusal(other).message),
+                };
+                Some(Event::Checked { task, number, ended })
+            }
+            Purpose::Spawn(client, id, mut order, mut facts) => match ended {
+                Ok(JobReport::Git(GitReport::Made { checkout, workspace })) => {
+                    if Path::new(&workspace) != Path::new(&checkout.root) {
+                        order.terms.sandbox.writable.push(checkout.root.clone());
+                    }
+                    order.terms.workspace = Some(workspace);
+                    facts.checkout = Some(checkout);
+                    Some(Event::Spawn(client, id, order, *facts))
+                }
+                other => self.refuse(client, other),
+            },
+            Purpose::Task(client, by, order) => match ended {
+                Ok(JobReport::Git(report)) => Some(Event::Prepared(client, by, order, report)),
+                other => self.refuse(client, other),
+            },
+            Purpose::Offer(name, task) => {
+                let ended = match ended {
+                    Ok(JobReport::Git(report)) => Ok(report),
+                    other => Err(refusal(other).message),
+                };
+                Some(Event::Offered { name, task, ended })
+            }
+            Purpose::Keep => {
+                if let Err(why) = ended {
+                    tracing::error!("work that was given back is not kept in the team repository: {why}");
+                }
+                None
+            }
+            Purpose::Forget(client, name) => match ended {
+                Ok(JobReport::Git(_)) => {
+                    Some(Event::Command(client, Command::Forget { name, discard: true }))
+                }
+                other => self.refuse(client, other),
+            },
+        }
+    }
+
+    fn refuse(&mut self, client: ReplyTo, ended: Result<JobReport, String>) -> Option<Event> {
+        self.owned.connections.reply(client, Err(refusal(ended)));
+        None
+    }
+}
+
+/// Returns why a job has not done what it was for.
+fn refusal(ended: Result<JobReport, String>) -> Refusal {
+    match ended {
+        Ok(JobReport::Refused(refusal)) => refusal,
+        Ok(_) => Refusal::new(RefusalCode::Failed, "a job reports something else than it was told to do"),
+        Err(why) => Refusal::new(RefusalCode::Failed, why)
+            .hint("`teamctl log teamd` may say more; try again when that is repaired"),
+    }
+}

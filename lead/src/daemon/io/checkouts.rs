@@ -1,0 +1,111 @@
+//! The orders of jobs that work with `git`: for the checkouts of teammates, and the team repository.
+
+use std::path::PathBuf;
+
+use teamd_shared::checkout::{Checkout, CheckoutSettings};
+use teamd_shared::control::SpawnOrder;
+use teamd_shared::environment::Environment;
+use teamd_shared::job::{GitOrder, GitStep, JobOrder, MakeOrder};
+use teamd_shared::journal::Team;
+use teamd_shared::name::Name;
+use teamd_shared::settings::Settings;
+use teamd_shared::state::StateDir;
+use teamd_shared::task::TaskId;
+use teamd_shared::team_dir::TeamDir;
+
+use super::jobs::{Job, Key, Purpose};
+use super::owned::Owned;
+use crate::daemon::core::event::SpawnFacts;
+
+/// Where the daemon keeps what is `git`'s of this team, and how checkouts are made.
+#[derive(Debug, Default)]
+pub(crate) struct Checkouts {
+    /// Below the state directory, which is hidden from tools.
+    home: String,
+    /// Where checkouts lie if nothing can be made beside the repository.
+    otherwise: String,
+    at: Option<String>,
+    settings: CheckoutSettings,
+}
+
+impl Checkouts {
+    /// Says where they are; nothing is made.
+    pub(crate) fn of(dir: &TeamDir, settings: &Settings) -> Self {
+        let state = StateDir::of_process().map(|state| state.root().to_owned()).unwrap_or_default();
+        let state = state.canonicalize().unwrap_or(state);
+        let name = StateDir::name_of_team(dir);
+        let text = |path: PathBuf| path.to_string_lossy().into_owned();
+        Self {
+            home: text(state.join("repositories").join(&name)),
+            otherwise: text(state.with_file_name("teamd.checkouts").join(&name)),
+            at: settings.checkouts.clone(),
+            settings: settings.checkout.clone(),
+        }
+    }
+}
+
+impl Owned {
+    /// Has a job done that works with `git`, unless the same one waits or runs.
+    pub(crate) fn add_git_job(&mut self, team: &Team, job: GitJob) {
+        let GitJob { name, environment, step, purpose, task } = job;
+        let order = GitOrder {
+            name: name.clone(),
+            home: self.checkouts.home.clone(),
+            environment: environment.unwrap_or_else(Environment::of_self),
+            territory: team.territory().map(|(path, _)| path.to_string_lossy().into_owned()).collect(),
+            timeout: team.work.timeout().as_secs_f64(),
+            step,
+        };
+        let mut keys = vec![Key::Checkout(name)];
+        keys.extend(task.map(Key::Task));
+        self.add_job(Job { keys, order: JobOrder::Git(Box::new(order)), purpose });
+    }
+
+    /// Has a job done.
+    pub(crate) fn add_job(&mut self, job: Job) {
+        self.ended_jobs.extend(self.jobs.add(job, &mut self.supervisor));
+    }
+
+    /// Has the checkout of a teammate made that is spawned.
+    pub(crate) fn make_checkout(
+        &mut self,
+        team: &Team,
+        before: Option<&Checkout>,
+        purpose: (SpawnOrder, SpawnFacts, impl FnOnce(Box<SpawnOrder>, Box<SpawnFacts>) -> Purpose),
+    ) {
+        let (order, facts, purpose) = purpose;
+        let recorded =
+            team.members.get(&order.name).map(|state| &state.record.terms).filter(|_| order.resume);
+        let named =
+            order.terms.workspace.clone().filter(|it| recorded.is_none_or(|terms| terms.workspace != *it));
+        let source = named.or_else(|| before.map(|it| it.source.clone()));
+        let terms = recorded.cloned().unwrap_or_default().with(&order.terms);
+        let step = GitStep::Make(Box::new(MakeOrder {
+            source: source.unwrap_or_else(|| facts.default_workspace.clone()),
+            at: self.checkouts.at.clone(),
+            otherwise: self.checkouts.otherwise.clone(),
+            settings: self.checkouts.settings.clone(),
+            sandbox: terms.sandbox,
+            bounds: terms.bounds,
+        }));
+        let (name, environment) = (order.name.clone(), Some(order.environment.clone()));
+        let purpose = purpose(Box::new(order), Box::new(facts));
+        self.add_git_job(team, GitJob { name, environment, step, purpose, task: None });
+    }
+}
+
+/// A job that works with `git`, as far as the team does not say it.
+pub(crate) struct GitJob {
+    pub(crate) name: Name,
+    /// The environment of the teammate, if it is known.
+    pub(crate) environment: Option<Environment>,
+    pub(crate) step: GitStep,
+    pub(crate) purpose: Purpose,
+    /// The task that it is about.
+    pub(crate) task: Option<TaskId>,
+}
+
+/// Returns the checkout of a teammate, if it has one.
+pub(crate) fn checkout_of<'a>(team: &'a Team, name: &Name) -> Option<&'a Checkout> {
+    team.members.get(name)?.record.terms.checkout.as_ref()
+}

@@ -1,0 +1,503 @@
+//! Checkouts: a teammate works in a clone of its own, and `git` at its hands is hostile. Each test as root and as a user.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use crate::support::Team;
+use crate::support::user::User;
+
+const SH: &str =
+    "set -e\nexport GIT_AUTHOR_NAME=u GIT_AUTHOR_EMAIL=u@x GIT_COMMITTER_NAME=u GIT_COMMITTER_EMAIL=u@x\n";
+
+/// Runs a script of the user in the workspace.
+#[track_caller]
+fn user(team: &Team, script: &str) -> String {
+    team.run_program("bash", ["-c", &format!("{SH}{script}")]).ok().stdout.trim().to_owned()
+}
+
+const REPOSITORY: &str =
+    "git init -q -b main . && printf 'one\\n' > a.txt && git add a.txt && git commit -qm first\n";
+
+/// A team in a repository, with these lines in `team.toml`, which are trusted.
+fn team(who: User, toml: &str, script: &str) -> Team {
+    let team = Team::of(who);
+    user(&team, &format!("{REPOSITORY}{script}"));
+    team.write("team.toml", toml);
+    team.trust();
+    team.teamd(["start"]).ok();
+    team
+}
+
+fn checkout(team: &Team, name: &str) -> PathBuf {
+    team.root().with_file_name("work.team").join(name)
+}
+
+fn repository(team: &Team) -> PathBuf {
+    let home = team.home().join(".local/state/teamd/repositories");
+    home.read_dir().unwrap().next().unwrap().unwrap().path().join("team.git")
+}
+
+/// What `git` says in the team repository.
+#[track_caller]
+fn git(team: &Team, args: &[&str]) -> String {
+    let repository = format!("--git-dir={}", repository(team).display());
+    team.run_program("git", [repository.as_str()].iter().chain(args)).ok().stdout.trim().to_owned()
+}
+
+#[track_caller]
+fn says(results: &[Value], number: usize, text: &str) {
+    let said = results[number]["content"].as_str().unwrap();
+    assert!(said.contains(text), "{number}: {said}\nwanted: {text}");
+}
+
+/// All that lies below a directory, with its content: nothing of it may change.
+fn snapshot(team: &Team) -> String {
+    user(team, "find . -path ./.team -prune -o -type f -printf '%p %m %s %T@ %i\\n' | sort")
+}
+
+fn add(team: &Team, args: &[&str]) {
+    team.teamctl(["task", "add"].iter().chain(args)).ok();
+}
+
+#[test]
+fn a_teammate_claims_commits_and_submits_in_a_clone_of_its_own() {
+    for who in User::at_hand() {
+        let team = team(
+            who,
+            "",
+            "mkdir sub; echo s > sub/s; git add sub; git commit -qm second; echo dirty > untracked",
+        );
+        let before = snapshot(&team);
+        let spawned = team.teamctl(["spawn", "alice", "--checkout"]).ok();
+        assert!(spawned.stderr.contains("note: what is not committed in "), "{spawned:?}");
+        let alice = checkout(&team, "alice");
+        assert_eq!(team.member("alice")["workspace"], alice.to_str().unwrap());
+        assert!(!alice.join("untracked").exists());
+        add(&team, &["one", "--check", "test -e b"]);
+        let results = team.does(
+            "alice",
+            "/claim_task 1\n/bash git rev-parse --abbrev-ref HEAD; echo b > b\n/task_update {\"task_id\": 1, \"status\": \"completed\"}\n\
+             /bash git add b; git commit -qm 'add b'; git log -1 --format='%an <%ae>'\n/task_update {\"task_id\": 1, \"status\": \"completed\"}",
+        );
+        says(&results, 1, "task/1");
+        says(&results, 2, "has changes that are not committed: b");
+        says(&results, 3, "alice <alice@team>");
+        says(&results, 4, "is submitted");
+        team.until("the task to be completed", || team.file("tasks/1.json").contains("\"completed\""));
+        let task: Value = serde_json::from_str(&team.file("tasks/1.json")).unwrap();
+        let commit = task["submission"]["commit"].as_str().unwrap();
+        assert_eq!(git(&team, &["rev-parse", "refs/team/task-1/1"]), commit);
+        assert_eq!(snapshot(&team), before, "the user's tree and repository are as they were");
+        // Spawned again: it is the same checkout, and nothing is said twice.
+        team.teamctl(["shutdown", "alice"]).ok();
+        let again = team.teamctl(["spawn", "alice", "--resume"]).ok();
+        assert!(!again.stderr.contains("not committed"), "{again:?}");
+        assert_eq!(team.member("alice")["workspace"], alice.to_str().unwrap());
+    }
+}
+
+#[test]
+fn a_team_in_a_subdirectory_works_in_the_same_one() {
+    let team = team(
+        User::at_hand()[0],
+        "",
+        "mkdir -p deep/sub; echo s > deep/sub/s; git add .; git commit -qm second",
+    );
+    let sub = team.root().join("deep/sub");
+    team.teamctl(["spawn", "alice", "--worktree", "--workspace", sub.to_str().unwrap()]).ok();
+    let alice = checkout(&team, "alice");
+    assert_eq!(team.member("alice")["workspace"], alice.join("deep/sub").to_str().unwrap());
+    let results = team.does(
+        "alice",
+        "/bash pwd; ls; echo more > m; git add m; git commit -qm m; git status --short; echo top > ../../top",
+    );
+    says(&results, 0, "deep/sub\ns");
+    assert!(alice.join("top").exists() && !team.made("deep/sub/m"));
+}
+
+#[test]
+fn released_work_is_kept_and_the_next_owner_is_told_its_name() {
+    for who in User::at_hand() {
+        let team = team(who, "", "");
+        for name in ["alice", "bob"] {
+            team.teamctl(["spawn", name, "--checkout"]).ok();
+        }
+        add(&team, &["one", "--description", "Do it."]);
+        let work = "/claim_task 1\n/bash echo half > half; git add half; git commit -qm half\n/task_update {\"task_id\": 1, \"status\": \"pending\"}";
+        team.does("alice", work);
+        let results = team.does("bob", "/claim_task 1\n/bash ls; git log -p --format=%an refs/team/task-1/1 -1; git merge -q refs/team/task-1/1; ls");
+        says(&results, 0, "Earlier work on it is kept as refs/team/task-1/1");
+        says(&results, 1, "+half");
+        // One that is killed with a claim leaves its commits, too.
+        team.does("bob", "/bash echo more > more; git add more; git commit -qm more");
+        team.until("the task to be free", || {
+            team.file("tasks/1.json").contains("\"pending\"") || {
+                team.teamctl(["shutdown", "bob", "--force", "--timeout", "0s"]);
+                false
+            }
+        });
+        let results = team.does("alice", "/claim_task 1");
+        says(&results, 0, "refs/team/task-1/2");
+        assert_eq!(git(&team, &["log", "-1", "--format=%an %s", "refs/team/task-1/2"]), "bob more");
+    }
+}
+
+#[test]
+fn an_idle_teammate_is_given_a_branch_with_its_task() {
+    let team = team(User::at_hand()[0], "", "");
+    let work = "/bash echo $RANDOM > f-$(git branch --show-current | tr / -); git add .; git commit -qm work";
+    for _ in 0..4 {
+        add(&team, &["work", "--description", work, "--check", "git status --short | wc -l | grep -qx 0"]);
+    }
+    for name in ["alice", "bob"] {
+        team.teamctl(["spawn", name, "--checkout", "--auto"]).ok();
+    }
+    team.teamctl(["wait", "--tasks", "--timeout", "60s"]).ok();
+    for id in 1..=4 {
+        assert!(team.file(&format!("tasks/{id}.json")).contains("\"completed\""), "{id}");
+        let files = git(&team, &["ls-tree", "--name-only", &format!("refs/team/task-{id}/1")]);
+        assert_eq!(files, format!("a.txt\nf-task-{id}"), "each begins at the integration branch");
+    }
+    // With something that is not committed it is given none, and is told why.
+    team.does("alice", "/bash echo x > dirty");
+    team.teamctl(["task", "add", "more", "--for", "alice", "--description", "/bash true"]).ok();
+    team.until("alice to be told", || {
+        team.inbox("alice").iter().any(|it| {
+            it["content"].as_str().unwrap().contains("is given no task: ")
+                && it["content"].as_str().unwrap().contains(": dirty")
+        })
+    });
+    team.until("the lead to be told", || {
+        team.inbox("lead").iter().any(|it| it["content"].as_str().unwrap().contains("alice is given no task"))
+    });
+    assert!(team.file("tasks/5.json").contains("\"pending\""));
+    team.does("alice", "/bash rm dirty");
+    team.does("alice", "/claim_task 5");
+}
+
+#[test]
+fn what_a_teammate_can_do_to_git_changes_neither_the_repositories_nor_what_we_run() {
+    for who in User::at_hand() {
+        let team = team(who, "", "");
+        let before = snapshot(&team);
+        for name in ["alice", "bob"] {
+            team.teamctl(["spawn", name, "--checkout"]).ok();
+        }
+        team.spawn("zoe", "");
+        let repository = repository(&team);
+        let at = repository.display();
+        let pwned = team.root().with_file_name("pwned");
+        let run = pwned.display();
+        add(&team, &["one"]);
+        let attacks = [
+            format!("/bash touch {at}/x; echo x >> {at}/config; rm -rf {at}/objects; find {at}/objects -type f -exec chmod u+w {{}} + -exec sh -c 'echo x > \"$1\"' _ {{}} \\;"),
+            "/bash echo x > .git/hooks/pre-commit; echo x >> .git/config; git config core.fsmonitor x; mv .git .g; echo x > .git/config.worktree; ls -la .git/hooks".to_owned(),
+            "/claim_task 1".to_owned(),
+            // All that `git` could be told to run, by files that it reads.
+            format!("/bash printf '* filter=x diff=x merge=x\\n' > .gitattributes; printf '* filter=x\\n' > .git/info/attributes; \
+                     printf '[filter \"x\"]\\nclean=touch {run}\\nsmudge=touch {run}\\n[core]\\nfsmonitor=touch {run}\\nsshCommand=touch {run}\\n' > .git/config.worktree; \
+                     mkdir -p sub && cd sub && git init -q . && printf '[core]\\nfsmonitor=touch {run}; false\\nhooksPath=/tmp\\n' >> .git/config && git -c user.name=x commit -q --allow-empty -m x; cd ..; \
+                     git add .gitattributes; git commit -qm attributes; git update-index --add --cacheinfo 160000,$(git rev-parse HEAD),sub; git commit -qm sub; echo gitdir: /tmp > sub2"),
+            "/bash git add -A; git commit -qm all; git replace HEAD HEAD^; git rev-parse HEAD".to_owned(),
+            "/task_update {\"task_id\": 1, \"status\": \"completed\"}".to_owned(),
+        ];
+        let results = team.does("alice", &attacks.join("\n"));
+        says(&results, 1, "total");
+        says(&results, 5, "is completed");
+        assert!(!pwned.exists(), "something that a teammate named was run");
+        assert_eq!(snapshot(&team), before);
+        git(&team, &["fsck", "--strict"]);
+        assert_eq!(git(&team, &["config", "gc.auto"]), "0");
+        // Others see nothing of it; the other teammate still can work.
+        let hidden = team.does("zoe", &format!("/bash ls {at} && echo BROKEN"));
+        assert!(!hidden[0]["content"].as_str().unwrap().contains("BROKEN"), "{hidden:?}");
+        let results = team
+            .does("bob", "/bash git fetch -q && git status --short && git fsck && git log --oneline | wc -l");
+        says(&results, 0, "1");
+    }
+}
+
+#[test]
+fn malice_in_commits_is_refused_and_the_team_repository_does_not_take_it() {
+    let team = team(User::at_hand()[0], "", "");
+    team.teamctl(["spawn", "alice", "--checkout"]).ok();
+    add(&team, &["one"]);
+    let refs = || git(&team, &["for-each-ref"]);
+    let before = refs();
+    // What is malicious lies in a commit below HEAD, whose own files are as they should be.
+    let evil = |tree: &str| {
+        format!(
+            "/bash tree=$({tree}); e=$(git commit-tree -p origin/integration -m evil $tree); echo z > z; git add z; \
+             git reset -q --soft $(git commit-tree -p $e -m top $(git write-tree)); git status --short; git log --oneline | wc -l"
+        )
+    };
+    let blob = "git hash-object -w --stdin <<< x";
+    let entry = |mode: &str, name: &str| {
+        evil(&format!("printf '{mode} blob %s\\t{name}\\n' $({blob}) | git mktree --missing"))
+    };
+    for order in [
+        entry("100644", ".git"),
+        entry("100644", ".GIT"),
+        evil(&format!(
+            "printf '040000 tree %s\\t.git\\n' $(printf '100644 blob %s\\tconfig\\n' $({blob}) | git mktree) | git mktree"
+        )),
+        evil(
+            "printf '120000 blob %s\\t.gitmodules\\n' $(printf x | git hash-object -w --stdin) | git mktree",
+        ),
+        evil(
+            "printf '[submodule \"../../x\"]\\n\\tpath = x\\n\\turl = --upload-pack=touch\\n' > m; printf '100644 blob %s\\t.gitmodules\\n' $(git hash-object -w m) | git mktree; rm m",
+        ),
+        // Objects that are missing.
+        "/bash echo y > y; git add y; git commit -qm y; rm -rf .git/objects/??; git log --oneline | wc -l"
+            .to_owned(),
+    ] {
+        let update = |status| format!("/task_update {{\"task_id\": 1, \"status\": \"{status}\"}}");
+        let parts = [
+            "/claim_task 1",
+            &order,
+            &update("completed"),
+            "/bash git reset -q --hard origin/integration",
+            &update("pending"),
+        ];
+        let results = team.does("alice", &parts.join("\n"));
+        says(&results, 0, "is yours");
+        let said = results[2]["content"].as_str().unwrap();
+        assert!(
+            said.contains("the work is refused: ")
+                || order.contains("rm -rf") && results[2]["is_error"] == true,
+            "{order}\n{said}"
+        );
+        says(&results, 4, "is pending");
+        assert_eq!(refs(), before, "{order}");
+    }
+    git(&team, &["fsck", "--strict"]);
+}
+
+#[test]
+fn a_repository_that_fits_works_and_any_other_is_refused_with_the_next_step() {
+    let odd: [(&str, &str, Option<&str>); 13] = [
+        ("no repository", "rm -rf .git", Some("is in no git repository that can be used")),
+        ("empty", "rm -rf .git; git init -q .", Some("has no commit yet")),
+        (
+            "bare",
+            "mv .git /tmp/$$; find . -mindepth 1 -delete; cp -r /tmp/$$/. .; rm -rf /tmp/$$; git config core.bare true",
+            Some("it belongs to the repository"),
+        ),
+        (
+            "mid-rebase",
+            "git checkout -qb o; echo 2 > a.txt; git commit -qam 2; git checkout -q main; echo 3 > a.txt; git commit -qam 3; git rebase o || true",
+            Some("a rebase or bisection is under way"),
+        ),
+        ("partial", "git config remote.origin.promisor true", Some("is a partial clone")),
+        ("detached", "git checkout -q --detach", None),
+        (
+            "shallow",
+            "git commit -q --allow-empty -m 2; git clone -q --depth 1 file://$PWD ../s; rm -rf .git; mv ../s/.git .",
+            None,
+        ),
+        ("without identity", "git config user.useConfigOnly true", None),
+        (
+            "a branch that is called integration",
+            "git branch integration; git commit -q --allow-empty -m 2; git tag v1; git branch task",
+            None,
+        ),
+        (
+            "cases and links",
+            "echo A > A.txt; ln -s /etc/passwd out; ln -s ../../.. up; mkdir 'a b'; echo x > 'a b/ü'; git add .; git commit -qm odd",
+            None,
+        ),
+        (
+            "attributes",
+            "printf '*.txt text eol=crlf\\n*.bin filter=lfs diff=lfs merge=lfs -text\\n' > .gitattributes; echo p > x.bin; git add . ; git commit -qm attributes",
+            None,
+        ),
+        (
+            "alternates",
+            "cp -r .git ../other.git; git repack -qad; rm -rf .git/objects/??; echo $PWD/../other.git/objects > .git/objects/info/alternates; rm -f .git/objects/pack/*",
+            None,
+        ),
+        (
+            "a linked tree",
+            "find . -mindepth 1 -delete; git init -q -b main ../main; git -C ../main commit -q --allow-empty -m 1; git -C ../main worktree add -q $PWD -b tree; echo t > a.txt; git add a.txt; git commit -qm in-tree",
+            None,
+        ),
+    ];
+    for (what, script, refused) in odd {
+        let team = team(User::at_hand()[0], "", script);
+        let run = team.teamctl(["spawn", "alice", "--checkout"]);
+        let Some(why) = refused else {
+            run.ok();
+            let results = team.does("alice", "/bash git status --short; git log --oneline | wc -l; git fsck --no-dangling 2>&1 | grep -v '^notice'; echo 2 > two; git add two; git commit -qm two && echo committed");
+            let said = results[0]["content"].as_str().unwrap();
+            assert!(
+                said.contains("committed") && !said.contains("M ") && !said.contains("missing"),
+                "{what}: {said}"
+            );
+            add(&team, &["one"]);
+            let results = team.does("alice", "/claim_task 1\n/bash echo 3 > three; git add .; git commit -qm three\n/task_update {\"task_id\": 1, \"status\": \"completed\"}");
+            says(&results, 2, "is completed");
+            continue;
+        };
+        assert!(
+            matches!(run.code, Some(2 | 7)) && run.stderr.contains(why) && run.stderr.contains("hint: "),
+            "{what}: {run:?}"
+        );
+        assert!(!checkout(&team, "alice").exists(), "{what}");
+    }
+}
+
+#[test]
+fn without_a_git_that_is_new_enough_the_error_says_what_works_all_the_same() {
+    for (script, why) in [("echo git version 2.37.9", "git 2.37 is too old"), ("", "git is not installed")] {
+        let team = Team::new();
+        user(&team, REPOSITORY);
+        let bin = team.make_dir("../bin");
+        for program in ["bash", "sh", "grep", "head", "tail", "sort", "cat", "printf", "tr"] {
+            let real = user(&team, &format!("command -v {program}"));
+            std::os::unix::fs::symlink(
+                if program == "printf" { "/usr/bin/printf" } else { &real },
+                bin.join(program),
+            )
+            .unwrap();
+        }
+        if !script.is_empty() {
+            team.write("../bin/git", &format!("#!/bin/sh\n{script}\n"));
+            std::fs::set_permissions(bin.join("git"), PermissionsExt::from_mode(0o755)).unwrap();
+        }
+        let team = team.with("PATH", bin.to_str().unwrap());
+        team.teamd(["start"]).ok();
+        let run = team.teamctl(["spawn", "alice", "--checkout"]).exits(7);
+        assert!(run.stderr.contains(why) && run.stderr.contains("spawn without --checkout"), "{run:?}");
+        team.teamctl(["spawn", "alice"]).ok();
+    }
+}
+
+#[test]
+fn a_checkout_is_prepared_and_a_setup_that_fails_ends_the_spawn() {
+    let toml = "[checkout]\nalways = true\ncopy = [\".env.test\", \"data\"]\nsetup = \"cat .env.test data/d >> made; grep -q ok .env.test\"\ninputs = [\"a.txt\"]\n";
+    let team = team(
+        User::at_hand()[0],
+        toml,
+        "printf 'made\\n' > .gitignore; git add .gitignore; git commit -qm i; echo ok > .env.test; mkdir data; echo d > data/d",
+    );
+    let spawned = team.teamctl(["spawn", "alice"]).ok();
+    assert!(!spawned.stderr.contains("error"), "{spawned:?}");
+    let alice = checkout(&team, "alice");
+    let made = || std::fs::read_to_string(alice.join("made")).unwrap();
+    assert_eq!(made(), "ok\nd\n");
+    let results = team.does("alice", "/bash git status --short; git rev-parse --show-toplevel");
+    assert_eq!(results[0]["content"], alice.to_str().unwrap(), "what is copied is not to be committed");
+    let respawn = |expected: &str| {
+        team.teamctl(["shutdown", "alice"]).ok();
+        team.teamctl(["spawn", "alice"]).ok();
+        assert_eq!(made(), expected);
+    };
+    respawn("ok\nd\n");
+    team.does("alice", "/bash echo new > a.txt");
+    respawn("ok\nd\nok\nd\n");
+    // It fails: the spawn says with what.
+    team.write(".env.test", "bad\n");
+    let failed = team.teamctl(["spawn", "bob"]).exits(7);
+    assert!(
+        failed.stderr.contains("the setup of bob failed: ") && failed.stderr.contains("exit code 1"),
+        "{failed:?}"
+    );
+    assert_eq!(team.member("bob"), Value::Null);
+    for (file, why) in [("ln -sf a.txt .env.test", "is a link"), ("rm .env.test", "is not in ")] {
+        user(&team, file);
+        let failed = team.teamctl(["spawn", "bob"]).exits(7);
+        assert!(failed.stderr.contains(why), "{failed:?}");
+    }
+    team.write("team.toml", "[checkout]\ncopy = [\"../x\"]\n");
+    assert!(team.teamctl(["spawn", "bob"]).exits(2).stderr.contains("not a path beneath the repository"));
+}
+
+#[test]
+fn forget_removes_a_checkout_unless_work_would_be_lost() {
+    for who in User::at_hand() {
+        let team = team(who, "", "");
+        team.teamctl(["spawn", "alice", "--checkout"]).ok();
+        let alice = checkout(&team, "alice");
+        add(&team, &["one"]);
+        team.does("alice", "/bash git switch -qc mine; echo m > m; git add m; git commit -qm mine; echo u > u; mkdir closed; touch closed/x; chmod 0 closed");
+        team.teamctl(["shutdown", "alice"]).ok();
+        let refused = team.teamctl(["forget", "alice"]).exits(7);
+        assert!(
+            refused.stderr.contains("not committed") && refused.stderr.contains("--discard"),
+            "{refused:?}"
+        );
+        std::fs::remove_file(alice.join("u")).unwrap();
+        user(&team, "chmod 700 ../work.team/alice/closed; rm -r ../work.team/alice/closed");
+        let refused = team.teamctl(["forget", "alice"]).exits(7);
+        assert!(refused.stderr.contains("neither integrated nor kept: mine"), "{refused:?}");
+        user(
+            &team,
+            "mkdir ../work.team/alice/closed; touch ../work.team/alice/closed/x; chmod 0 ../work.team/alice/closed",
+        );
+        team.teamctl(["forget", "alice", "--discard"]).ok();
+        assert!(!alice.exists() && team.member("alice") == Value::Null);
+        // Work that is kept is not lost.
+        team.teamctl(["spawn", "alice", "--checkout"]).ok();
+        team.does("alice", "/claim_task 1\n/bash echo k > k; git add k; git commit -qm kept\n/task_update {\"task_id\": 1, \"status\": \"pending\"}");
+        team.until("the work to be kept", || git(&team, &["for-each-ref"]).contains("refs/team/task-1/1"));
+        team.teamctl(["shutdown", "alice"]).ok();
+        team.teamctl(["forget", "alice"]).ok();
+        assert!(!alice.exists());
+        std::fs::create_dir(checkout(&team, "ghost")).unwrap();
+        let said = team.teamctl(["doctor"]).stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(said.contains("is of no teammate"), "{said}");
+    }
+}
+
+#[test]
+fn where_checkouts_lie_is_said_or_found() {
+    let team = team(User::Ordinary, "", "");
+    // A directory that is no checkout stays as it is.
+    std::fs::create_dir_all(checkout(&team, "bob")).unwrap();
+    std::fs::File::create(checkout(&team, "bob").join("mine")).unwrap();
+    team.give(&checkout(&team, "bob"));
+    team.give(checkout(&team, "bob").parent().unwrap());
+    let refused = team.teamctl(["spawn", "bob", "--checkout"]).exits(7);
+    assert!(refused.stderr.contains("is not empty, and no checkout"), "{refused:?}");
+    assert!(checkout(&team, "bob").join("mine").exists());
+    // A link that stands where the checkout would be leads nowhere.
+    std::os::unix::fs::symlink(team.home(), checkout(&team, "eve")).unwrap();
+    let refused = team.teamctl(["spawn", "eve", "--checkout"]).exits(7);
+    assert!(refused.stderr.contains("a checkout cannot be made in"), "{refused:?}");
+    user(&team, "touch ../package.json");
+    let spawned = team.teamctl(["spawn", "alice", "--checkout"]).ok();
+    assert!(
+        spawned.stderr.contains("package.json: `checkouts = \"PATH\"` in team.toml moves it"),
+        "{spawned:?}"
+    );
+    team.teamd(["stop"]).ok();
+    team.write("team.toml", "checkouts = \"../elsewhere\"\n");
+    team.trust();
+    team.teamd(["start"]).ok();
+    team.teamctl(["spawn", "carol", "--checkout"]).ok();
+    assert!(team.root().with_file_name("elsewhere").join("carol/a.txt").exists());
+}
+
+#[test]
+fn a_killed_job_leaves_nothing_that_the_next_does_not_finish() {
+    let team = team(User::at_hand()[0], "", "");
+    team.teamctl(["spawn", "alice", "--checkout"]).ok();
+    let alice = checkout(&team, "alice");
+    team.teamctl(["shutdown", "alice"]).ok();
+    // As a kill leaves it at each step.
+    for left in
+        ["touch .git/teamd.new; rm a.txt", "rm -rf .git a.txt; mkdir -p .new/clone/.git", "rm -rf .git a.txt"]
+    {
+        user(&team, &format!("cd {}; {left}", alice.display()));
+        team.teamctl(["spawn", "alice", "--checkout"]).ok();
+        let results = team.does("alice", "/bash git status --short; cat a.txt");
+        assert_eq!(results[0]["content"], "one", "{left}");
+        team.teamctl(["shutdown", "alice"]).ok();
+    }
+    let home = repository(&team).parent().unwrap().to_owned();
+    user(&team, &format!("cd {}; mkdir new.git; touch new.git/x; rm -rf team.git", home.display()));
+    team.teamctl(["spawn", "zoe", "--checkout"]).ok();
+    assert!(checkout(&team, "zoe").join("a.txt").exists() && !home.join("new.git").exists());
+}

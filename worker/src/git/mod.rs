@@ -1,0 +1,171 @@
+//! What is done with `git` for the team: the team repository, and the checkouts of teammates.
+//!
+//! `git` at a teammate's hands is hostile data: each `git` runs confined, in a script, with settings that are ours, no
+//! network, a time limit and a limit of the size of a file. It writes either the team repository or one checkout, never both: no
+//! command that reads a checkout can change what others build on.
+
+mod make;
+mod script;
+
+use std::fs::File;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use rustix::fs::OFlags;
+use teamd_shared::checkout::Checkout;
+use teamd_shared::environment::Environment;
+use teamd_shared::job::{GitOrder, GitReport, GitStep, JobReport};
+use teamd_shared::place::open_itself;
+use teamd_shared::task::TaskId;
+
+use crate::job::Setting;
+use script::{Failed, Git};
+
+const BRANCH: &str = include_str!("branch.sh");
+const PACK: &str = include_str!("pack.sh");
+const TAKE: &str = include_str!("take.sh");
+const REMOVE: &str = include_str!("remove.sh");
+
+/// Returns the team repository of a team.
+fn repository(order: &GitOrder) -> PathBuf {
+    Path::new(&order.home).join("team.git")
+}
+
+/// Does what is ordered.
+pub(crate) async fn run(setting: &Setting, order: &GitOrder, lock: &File) -> anyhow::Result<JobReport> {
+    let git = Git { setting, order, lock };
+    let done = match &order.step {
+        GitStep::Make(make) => make::checkout(&git, make).await,
+        GitStep::Branch { root, task } => {
+            let said = git.run(BRANCH, Path::new(root), &[("TASK", &task.to_string())]).await;
+            said.map(|said| GitReport::Branched(said.all("kept")))
+        }
+        GitStep::Keep { root, task, submit } => git.keep(root, *task, *submit).await,
+        GitStep::Remove { root, discard } => git.remove(root, *discard).await,
+    };
+    match done {
+        Ok(report) => Ok(JobReport::Git(report)),
+        Err(Failed::Refused(refusal)) => Ok(JobReport::Refused(refusal)),
+        Err(Failed::Other(error)) => Err(error),
+    }
+}
+
+impl Git<'_> {
+    /// Puts what a teammate has committed into the team repository: first a pack of it is made where the teammate writes, and
+    /// then that is taken in by a process that reads nothing else of there.
+    async fn keep(&self, root: &str, task: Option<TaskId>, submit: bool) -> Result<GitReport, Failed> {
+        let root = Path::new(root);
+        let submit = if submit { "1" } else { "" };
+        let task = task.map(|task| task.to_string()).unwrap_or_default();
+        let said = self.run(PACK, root, &[("SUBMIT", submit), ("TASK", &task)]).await?;
+        let commit = said.one("commit")?;
+        if said.one("adds")? == "0" {
+            return Ok(GitReport::Kept { commit, reference: None });
+        }
+        let pack = root.join(".git/teamd.pack");
+        let (pack, task) = (pack.to_string_lossy(), said.one("task")?.parse::<TaskId>()?.to_string());
+        let more = [("PACK", pack.as_ref()), ("TASK", task.as_str()), ("COMMIT", commit.as_str())];
+        let taken = self.run(TAKE, &repository(self.order), &more).await;
+        if let Err(error) = std::fs::remove_file(pack.as_ref()) {
+            tracing::warn!("cannot remove {pack}: {error}");
+        }
+        let reference = Some(taken?.one("kept")?);
+        Ok(GitReport::Kept { commit, reference })
+    }
+
+    async fn remove(&self, root: &str, discard: bool) -> Result<GitReport, Failed> {
+        let path = Path::new(root);
+        if open_itself(path, OFlags::PATH).is_err_and(|errno| errno == rustix::io::Errno::NOENT) {
+            return Ok(GitReport::Removed);
+        }
+        if !discard {
+            self.run(REMOVE, path, &[]).await?;
+        }
+        remove(path).with_context(|| format!("cannot remove the checkout {root}"))?;
+        Ok(GitReport::Removed)
+    }
+}
+
+/// Removes a checkout. No link is followed, and none stands on the way to it. What its owner has closed is opened.
+fn remove(root: &Path) -> io::Result<()> {
+    open_itself(root, OFlags::PATH | OFlags::DIRECTORY)?;
+    let Err(error) = std::fs::remove_dir_all(root) else { return Ok(()) };
+    if error.kind() != io::ErrorKind::PermissionDenied {
+        return Err(error);
+    }
+    open_all(root)?;
+    std::fs::remove_dir_all(root)
+}
+
+fn open_all(folder: &Path) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o700))?;
+    for entry in folder.read_dir()? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            open_all(&entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+/// Takes from the environment of a teammate with a checkout what would lead its `git` elsewhere, or name another author.
+pub(crate) fn for_checkout(environment: &Environment, checkout: Option<&Checkout>) -> Environment {
+    let mut environment = environment.clone();
+    if checkout.is_some() {
+        environment.variables.retain(|(name, _)| !name.starts_with(b"GIT_"));
+    }
+    environment
+}
+
+/// Returns the variables that every `git` of ours is given: few of the user's, and settings that go before those of any
+/// repository.
+fn variables(of: &Environment) -> Environment {
+    const KEPT: [&str; 6] = ["PATH", "HOME", "TMPDIR", "USER", "XDG_STATE_HOME", "XDG_CONFIG_HOME"];
+    const SET: [(&str, &str); 8] = [
+        ("LC_ALL", "C.UTF-8"),
+        ("GIT_CONFIG_GLOBAL", "/dev/null"),
+        ("GIT_CONFIG_NOSYSTEM", "1"),
+        ("GIT_ATTR_NOSYSTEM", "1"),
+        ("GIT_NO_REPLACE_OBJECTS", "1"),
+        ("GIT_TERMINAL_PROMPT", "0"),
+        ("GIT_PAGER", "cat"),
+        ("GIT_EDITOR", "false"),
+    ];
+    const SETTINGS: [(&str, &str); 10] = [
+        ("core.hooksPath", "/dev/null"),
+        ("core.fsmonitor", "false"),
+        ("core.sshCommand", "false"),
+        ("core.attributesFile", "/dev/null"),
+        ("protocol.allow", "never"),
+        ("protocol.file.allow", "always"),
+        ("submodule.recurse", "false"),
+        ("gc.auto", "0"),
+        ("maintenance.auto", "false"),
+        ("core.fsync", "all"),
+    ];
+    let kept = of.variables.iter().filter(|(name, _)| KEPT.iter().any(|kept| kept.as_bytes() == name));
+    let mut environment =
+        Environment { variables: kept.cloned().collect(), secrets: Vec::new(), umask: of.umask };
+    SET.iter().for_each(|(name, value)| environment.set(name, value));
+    environment.set("GIT_CONFIG_COUNT", &SETTINGS.len().to_string());
+    for (number, (key, value)) in SETTINGS.iter().enumerate() {
+        environment.set(&format!("GIT_CONFIG_KEY_{number}"), key);
+        environment.set(&format!("GIT_CONFIG_VALUE_{number}"), value);
+    }
+    environment
+}
+
+/// Returns a path as text, or says that it cannot be used.
+fn text(path: &Path) -> Result<String, Failed> {
+    let is_plain = !path.as_os_str().as_bytes().contains(&b'\n');
+    let text = path.to_str().filter(|_| is_plain).map(str::to_owned);
+    text.ok_or_else(|| {
+        Failed::refused(
+            format!("{} cannot be used for checkouts: it is not UTF-8, or has a line break", path.display()),
+            "rename it",
+        )
+    })
+}

@@ -1,0 +1,29 @@
+# Packs what a teammate has committed. What is said here is about its own work alone: it can make it say what it likes.
+enter
+head=$(git rev-parse --verify --quiet 'HEAD^{commit}') || refuse "$T_WRITES has no commit" 'commit the work first'
+git fetch --quiet origin
+task=$T_TASK
+if [ -z "$task" ]; then
+    task=$(git symbolic-ref --quiet HEAD | sed -n 's|^refs/heads/task/\([0-9][0-9]*\)$|\1|p') || true
+fi
+tip=$(git rev-parse refs/remotes/origin/integration)
+if [ -n "$T_SUBMIT" ]; then
+    for state in rebase-merge rebase-apply MERGE_HEAD CHERRY_PICK_HEAD; do
+        [ ! -e "$GIT_DIR/$state" ] || refuse "a rebase, merge or cherry-pick is under way in $T_WRITES" 'finish it, and submit again'
+    done
+    refuse_uncommitted 'commit it or discard it, and submit again'
+fi
+adds=1
+base=$(git merge-base "$head" "$tip") || base=$tip
+if git merge-base --is-ancestor "$head" "$tip" || git diff --quiet --no-ext-diff --no-textconv "$base" "$head"; then
+    adds=0
+    [ -z "$T_SUBMIT" ] || refuse "HEAD of $T_WRITES adds nothing to the integration branch" 'commit the work (`git commit`), and submit again'
+fi
+[ -n "$task" ] || adds=0
+if [ "$adds" = 1 ]; then
+    rm -f "$GIT_DIR/teamd.pack"
+    printf '%s\n^%s\n' "$head" "$tip" | git pack-objects --quiet --revs --thin --stdout --delta-base-offset >"$GIT_DIR/teamd.pack"
+fi
+say commit "$head"
+say task "$task"
+say adds "$adds"

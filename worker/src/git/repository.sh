@@ -1,0 +1,51 @@
+# Looks at the user's repository, and copies it into the team repository unless that is there. It writes nothing in the user's.
+cd "$T_SOURCE"
+if ! top=$(git rev-parse --show-toplevel); then
+    if [ "$(git rev-parse --is-bare-repository)" = true ]; then
+        refuse "$T_SOURCE is a bare repository, and a teammate works on files" "run the team in a clone of it; $in_place"
+    fi
+    why=$(grep -m 1 '^fatal:' "$log" || true)
+    refuse "$T_SOURCE is in no git repository that can be used: ${why#fatal: }" "\`git init\` and a first commit make one; $in_place"
+fi
+prefix=$(git rev-parse --show-prefix)
+own=$(git rev-parse --absolute-git-dir)
+common=$(git rev-parse --path-format=absolute --git-common-dir)
+head=$(git rev-parse --verify --quiet 'HEAD^{commit}') ||
+    refuse "the repository $top has no commit yet" 'commit what teammates are to begin with (`git commit`)'
+for state in rebase-merge rebase-apply BISECT_LOG; do
+    [ ! -e "$own/$state" ] || [ -e "$team" ] ||
+        refuse "a rebase or bisection is under way in $top" 'finish it first: teammates begin at HEAD'
+done
+if git config --get-regexp '^(extensions\.partialclone|remote\..*\.promisor)$'; then
+    refuse "$top is a partial clone: objects are missing that teammates would need" "run the team in a full clone; $in_place"
+fi
+if [ -e "$team" ]; then
+    source=$(git --git-dir="$team" config teamd.source)
+    [ "$source" = "$common" ] ||
+        refuse "the checkouts of this team are of the repository $source, and $T_SOURCE is in another one" 'leave --workspace out, or run a team of its own there'
+else
+    new=$T_HOME_OF_TEAM/new.git
+    rm -rf "$new"
+    git clone --quiet --template= --bare --no-hardlinks --dissociate "$common" "$new"
+    cd "$new"
+    git cat-file -e "$head" || git fetch --quiet --no-tags "$top" HEAD
+    git config --remove-section remote.origin
+    git update-ref refs/heads/integration "$head"
+    git symbolic-ref HEAD refs/heads/integration
+    git for-each-ref --format='delete %(refname)' >"$TMPDIR/refs"
+    grep -vE '^delete refs/(heads/integration$|tags/)' "$TMPDIR/refs" | git update-ref --stdin || [ "${PIPESTATUS[1]}" = 0 ]
+    rm -rf hooks info/attributes info/grafts objects/info/alternates
+    git config gc.auto 0
+    git config maintenance.auto false
+    git config fetch.fsckObjects true
+    git config core.fsync all
+    git config teamd.source "$common"
+    sync -f .
+    cd /
+    mv "$new" "$team"
+fi
+cd "$top"
+say top "$top"
+say prefix "$prefix"
+files=$(git --no-optional-locks status --porcelain --ignore-submodules=all | head -c 1)
+[ -z "$files" ] || say note "what is not committed in $top is not in the checkout"

@@ -1,0 +1,131 @@
+//! One confined script of `git` commands: it says lines `key=value`, and nothing of what `git` prints can pass for one.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use anyhow::anyhow;
+use teamd_shared::control::{Refusal, RefusalCode};
+use teamd_shared::environment::Environment;
+use teamd_shared::job::GitOrder;
+use teamd_shared::member::{Bounds, Sandbox};
+use teamd_shared::name::Name;
+
+use super::variables;
+use crate::job::Setting;
+use crate::tools::{Toolbox, ToolboxConfig};
+
+/// What stands before each script.
+const BEGIN: &str = include_str!("begin.sh");
+
+/// What a script says when something is wrong that trying again does not mend.
+const REFUSED: i32 = 65;
+
+/// What runs scripts for an order.
+#[derive(Clone, Copy)]
+pub(super) struct Git<'a> {
+    pub(super) setting: &'a Setting,
+    pub(super) order: &'a GitOrder,
+    pub(super) lock: &'a File,
+}
+
+/// Why nothing was done.
+pub(super) enum Failed {
+    /// It makes no sense, or not as things stand.
+    Refused(Refusal),
+    /// It could not be tried.
+    Other(anyhow::Error),
+}
+
+impl Failed {
+    pub(super) fn refused(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self::Refused(Refusal::new(RefusalCode::Conflict, message).hint(hint))
+    }
+}
+
+impl<E: Into<anyhow::Error>> From<E> for Failed {
+    fn from(error: E) -> Self {
+        Self::Other(error.into())
+    }
+}
+
+/// What a script said.
+pub(super) struct Said(Vec<(String, String)>);
+
+impl Said {
+    fn of(output: &str) -> Self {
+        let pair = |line: &str| line.split_once('=').map(|(key, value)| (key.to_owned(), value.to_owned()));
+        Self(output.lines().filter_map(pair).collect())
+    }
+
+    /// Returns each value of a key.
+    pub(super) fn all(&self, key: &str) -> Vec<String> {
+        self.0.iter().filter(|(known, _)| known == key).map(|(_, value)| value.clone()).collect()
+    }
+
+    /// Returns the value of a key.
+    ///
+    /// # Errors
+    /// If the script has not said it.
+    pub(super) fn one(&self, key: &'static str) -> Result<String, Failed> {
+        let value = self.0.iter().find(|(known, _)| known == key).map(|(_, value)| value.clone());
+        value.ok_or_else(|| Failed::Other(anyhow!("a script has not said `{key}`")))
+    }
+}
+
+impl Git<'_> {
+    /// Runs a script that may write in this directory and nowhere else, has no network, and is given these variables.
+    pub(super) async fn run(
+        &self,
+        script: &str,
+        writes: &Path,
+        more: &[(&str, &str)],
+    ) -> Result<Said, Failed> {
+        let mut environment = variables(&self.order.environment);
+        let home = self.order.home.as_str();
+        let known = [("NAME", self.order.name.as_str()), ("HOME_OF_TEAM", home)];
+        more.iter().chain(&known).for_each(|(name, value)| environment.set(&format!("T_{name}"), value));
+        environment.set("T_WRITES", &writes.to_string_lossy());
+        let sandbox = Sandbox { no_network: true, ..Sandbox::default() };
+        let mut toolbox = self.toolbox(writes, (environment, sandbox, Bounds::default()))?;
+        let command = format!("{BEGIN}\n{script}");
+        let mut running = toolbox.start_check(command, self.order.timeout).map_err(anyhow::Error::msg)?;
+        let (exit, output, failure) = running.finish_check().await;
+        let said = Said::of(&output);
+        match exit {
+            Some(0) => Ok(said),
+            Some(REFUSED) => Err(Failed::refused(said.one("refused")?, said.one("hint")?)),
+            _ => {
+                let why = said.all("failed").pop().unwrap_or(output);
+                let how = failure.unwrap_or_default();
+                Err(Failed::Other(anyhow!("git failed ({how}): {}", why.trim())))
+            }
+        }
+    }
+
+    /// Makes what confines commands that work in a directory.
+    pub(super) fn toolbox(
+        &self,
+        workspace: &Path,
+        (environment, sandbox, bounds): (Environment, Sandbox, Bounds),
+    ) -> anyhow::Result<Toolbox> {
+        let shown = match workspace.starts_with(&self.order.home) {
+            true => workspace.to_owned(),
+            false => super::repository(self.order),
+        };
+        Toolbox::new(ToolboxConfig {
+            workspace: workspace.to_owned(),
+            team_dir: self.setting.dir.clone(),
+            name: Name::lead(),
+            // No name of a teammate has a dot.
+            temp_name: format!("{}.job", self.order.name),
+            liveness_lock: self.lock.try_clone()?,
+            environment,
+            territory: self.order.territory.iter().map(PathBuf::from).collect(),
+            sandbox,
+            shown: vec![shown],
+            bounds,
+            cgroup: None,
+            confinement: self.setting.confinement.clone(),
+        })
+    }
+}

@@ -6,7 +6,6 @@ use teamd_shared::config::{Roster, RosterMember};
 use teamd_shared::price::{Dollars, Prices};
 
 use crate::ctl::context::Context;
-use crate::ctl::tokens;
 
 /// Returns the prices of models. A file of the user that makes no sense is told, and counts for nothing.
 pub(super) fn prices(context: &Context) -> Prices {
@@ -60,11 +59,4 @@ impl<'r> TeamCost<'r> {
             false => format!("; {} without {} (no price is known)", self.known, models.join(", ")),
         }
     }
-}
-
-/// Says what a member has cost: tokens, and money if the price is known.
-pub(super) fn describe(member: &RosterMember, prices: &Prices) -> String {
-    let cost = of_member(member, prices).filter(|cost| *cost > Dollars::default());
-    let cost = cost.map(|cost| format!("; {cost}"));
-    tokens::cost(&member.usage) + &cost.unwrap_or_default()
 }

@@ -6,6 +6,7 @@
 
 mod dock;
 mod screen;
+mod writer;
 
 use std::cell::{Cell, RefCell};
 use std::fmt::Display;
@@ -17,12 +18,12 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::escape;
-use super::table::cut;
+use super::table::{cut, width};
 use crate::error::CommandError;
 use crate::exit_code::ExitCode;
 
 pub(crate) use dock::Dock;
-pub(crate) use screen::Screen;
+pub(crate) use screen::{Layout, Screen, lines};
 
 /// What to do when the result cannot be printed.
 const DONE_ALL_THE_SAME: &str = "what was asked for is done: before you repeat it, look at what there is (`teamctl status`, `teamctl inbox`)";
@@ -56,7 +57,13 @@ impl Output {
         Self::to(json, terminal_width(), Box::new(anstream::stdout()), Box::new(anstream::stderr()))
     }
 
-    fn to(json: bool, width: Option<usize>, stdout: Box<dyn Write>, stderr: Box<dyn Write>) -> Self {
+    /// Prints to somewhere else; `width` is that of the terminal.
+    pub(crate) fn to(
+        json: bool,
+        width: Option<usize>,
+        stdout: Box<dyn Write>,
+        stderr: Box<dyn Write>,
+    ) -> Self {
         Self {
             json,
             width,
@@ -109,15 +116,7 @@ impl Output {
     /// # Errors
     /// As [`Output::text`].
     pub(crate) fn wrapped(&self, text: &str) -> Result<(), CommandError> {
-        let Some(width) = self.width else { return self.text(text) };
-        let wrap = |line: &str| {
-            // A tab is as wide as a terminal makes it.
-            let line = &line.replace('\t', "    ");
-            let indent = " ".repeat(line.len() - line.trim_start_matches(' ').len() + HANGING);
-            textwrap::fill(line, textwrap::Options::new(width.max(2 * HANGING)).subsequent_indent(&indent))
-                + "\n"
-        };
-        self.text(text.lines().map(wrap).collect::<String>())
+        self.text(self.width.map_or_else(|| text.to_owned(), |width| wrap(text, width)))
     }
 
     /// Prints a result: the object for programs, else the text for people.
@@ -277,6 +276,22 @@ impl Write for Stored {
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
+}
+
+/// Wraps lines that are too long at words. The rest of one is indented: no part of a text that others wrote begins where a
+/// line of ours does.
+pub(crate) fn wrap(text: &str, columns: usize) -> String {
+    let wrap = |line: &str| {
+        // A tab is as wide as a terminal makes it.
+        let line = line.replace('\t', "    ");
+        if width(&line) <= columns {
+            return line + "\n";
+        }
+        let indent = " ".repeat(line.len() - line.trim_start_matches(' ').len() + HANGING);
+        let options = textwrap::Options::new(columns.max(2 * HANGING)).subsequent_indent(&indent);
+        textwrap::fill(&line, options) + "\n"
+    };
+    text.lines().map(wrap).collect()
 }
 
 /// Puts a text into a style. Where colours are not wanted, the stream takes them out again.

@@ -56,12 +56,26 @@ fn in_a_pipe_a_plan_for_a_person_ends_the_wait_and_failures_are_errors() {
 }
 
 #[test]
-fn what_is_no_command_sends_nothing() {
-    let team = Team::started();
-    team.spawn("alice", "");
+fn what_is_no_command_is_sent_to_the_built_in_model_alone() {
+    let server = ModelServer::start();
+    let team = server.team();
+    team.teamctl(["spawn", "alice", "--model", Api::Anthropic.model()]).ok();
     let run = team.teamctl_with(["attach", "alice"], "/team\n/bash touch made\n").exits(2);
     assert!(run.stderr.contains("there is no command /bash"), "{run:?}");
     assert_eq!((user_messages(&team, "alice"), run.stdout.as_str()), (0, ""));
+    team.teamctl(["spawn", "bob", "--model", "script"]).ok();
+    let run = team.teamctl_with(["attach", "bob"], "/bash echo one\n/approve\n").exits(2);
+    assert!(run.stderr.contains("/approve takes ID"), "{run:?}");
+    let run = team.teamctl_with(["attach", "bob"], "/bash echo one\n").ok();
+    assert_eq!((user_messages(&team, "bob"), run.stdout.as_str()), (1, "one\n"));
+    let run = team.teamctl_with(["chat", "--model", "script"], "/bash echo two").ok();
+    assert_eq!(run.stdout, "two\n");
+}
+
+#[test]
+fn what_cannot_be_sent_is_an_error() {
+    let team = Team::started();
+    team.spawn("alice", "");
     chat(&team, "  \n").exits(2);
     team.teamctl_with(["attach", "zoe"], "hi").exits(4);
     team.shutdown("alice", &[], 0);
@@ -84,9 +98,9 @@ fn at_a_terminal_a_person_talks_interrupts_and_leaves() {
     let mark = terminal.mark();
     terminal.line("/team");
     terminal.until_after(mark, "STATUS");
-    terminal.line("/tame");
-    terminal.until_after(mark, "there is no command /tame");
-    terminal.line("//bash touch held; sleep 60");
+    terminal.line("/approve");
+    terminal.until_after(mark, "/approve takes ID [FEEDBACK]");
+    terminal.line("/bash touch held; sleep 60");
     team.until_held();
     terminal.press("a draft");
     terminal.until_screen("what it does", |screen| screen.contains("lead: bash: touch held; sleep 60 "));

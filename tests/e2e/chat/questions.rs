@@ -3,60 +3,111 @@
 use crate::support::Team;
 use crate::support::terminal::Terminal;
 
-/// A chat that asks its person about a plan of bob's; returns the id of the plan.
-fn asked(team: &Team) -> (Terminal, String) {
+const QUESTION: &str = "[y]es, [n]o, [v]iew, [l]ater>";
+
+/// A chat at its prompt.
+fn chat(team: &Team) -> Terminal {
     let terminal = Terminal::teamctl(team, &["chat"]);
     terminal.until("lead> ");
-    team.teamctl(["spawn", "bob", "--plan", "--prompt", "/plan_approval Drop the cache"]).ok();
-    let id = team.until_planned("bob");
-    team.send("lead", &format!("/plan_approval {id} approve"));
-    terminal.until("[y]es, [n]o, [v]iew, [l]ater> ");
+    terminal
+}
+
+/// Lets a new teammate submit a plan, of which the person at the chat is asked, and returns the id of the plan.
+fn ask(team: &Team, name: &str, terminal: &Terminal) -> String {
+    team.teamctl(["spawn", name, "--plan", "--prompt", "/plan_approval Drop the cache"]).ok();
+    let id = team.until_planned(name);
+    let question = format!("\nApprove plan {id} of {name} (1 line)?\n");
+    terminal.until_screen("the question", |screen| screen.contains(&question));
+    id
+}
+
+/// A chat that asks its person about a plan of bob's; returns the id of the plan.
+fn asked(team: &Team) -> (Terminal, String) {
+    let terminal = chat(team);
+    let id = ask(team, "bob", &terminal);
     (terminal, id)
 }
 
+fn leave(mut terminal: Terminal) {
+    terminal.press("\x15\x04");
+    assert_eq!(terminal.finish(), Some(0));
+}
+
 #[test]
-fn a_person_decides_a_plan_that_the_lead_agent_would_approve() {
+fn a_question_of_the_person_goes_to_the_lead_agent_and_the_plan_stays() {
     let team = Team::started();
-    let mut terminal = Terminal::teamctl(&team, &["chat"]);
-    terminal.until("lead> ");
-    terminal.line("//spawn_teammate --plan bob coder /plan_approval Drop the cache\\n/bash touch made");
-    let id = team.until_planned("bob");
-    terminal.until(&format!("bob submits the plan {id}"));
-    terminal.line(&format!("//plan_approval {id} approve mind the log"));
-    terminal.until("[y]es, [n]o, [v]iew, [l]ater> ");
+    let (mut terminal, id) = asked(&team);
+    // The lead agent is idle.
+    terminal.line("what does step 2 do?");
+    let answered = format!("\nwhat does step 2 do?\nApprove plan {id} of bob (1 line)?\n{QUESTION}");
+    terminal.until_screen("the answer, and the question", |screen| screen.ends_with(&answered));
+    assert_eq!(team.request(&id)["status"], "pending", "a person decides");
+    // The lead agent waits for the person.
+    team.send("lead", &format!("/plan_approval {id} approve mind the log"));
     terminal.until("the lead agent would approve it: mind the log");
     assert_eq!(team.request(&id)["status"], "pending", "a person decides");
-    terminal.until_screen("the question", |screen| {
-        screen.contains(&format!("\nApprove plan {id} of bob (1 line)?\n[y]es, [n]o, [v]iew, [l]ater>"))
+    terminal.line("and step 3?");
+    team.until("the question to arrive", || team.has_consumed("lead", "and step 3?"));
+    terminal.until_screen("the answer, and the question", |screen| {
+        screen.contains("\nand step 3?\nApprove plan ") && screen.ends_with(QUESTION)
     });
-    // A question goes to the lead agent, and the plan stays.
-    terminal.line("what does step 2 do?");
-    team.until("the question to arrive", || team.has_consumed("lead", "what does step 2 do?"));
-    terminal.until("the plan waits");
-    assert_eq!(team.request(&id)["status"], "pending", "a person decides");
-    let mark = terminal.mark();
-    terminal.line(&format!("//plan_approval {id} approve mind the log"));
-    terminal.until_after(mark, "Approve plan ");
-    terminal.until_row("[y]es, [n]o, [v]iew, [l]ater>");
-    terminal.press("\r");
-    terminal.press("ye");
-    terminal.until_row("[y]es, [n]o, [v]iew, [l]ater> ye");
+    terminal.press("\rye");
+    terminal.until_row(&format!("{QUESTION} ye"));
     assert_eq!(team.request(&id)["status"], "pending", "a person decides");
     terminal.press("s\r");
     team.until("the approval", || team.request(&id)["status"] == "approved");
     assert_eq!(team.request(&id)["reason"], "mind the log");
-    terminal.press("\x04");
-    assert_eq!(terminal.finish(), Some(0));
+    terminal.until_row("lead>");
+    leave(terminal);
+}
+
+#[test]
+fn esc_puts_off_a_question_for_which_the_agent_waits_and_interrupts_one_that_works() {
+    let team = Team::started();
+    let (mut terminal, id) = asked(&team);
+    terminal.line("/bash touch held; sleep 60");
+    team.until_held();
+    terminal.press("\x1b");
+    terminal.until_screen("the end of the turn", |screen| {
+        screen.contains("\ninterrupted\nApprove plan ") && screen.ends_with(QUESTION)
+    });
+    team.send("lead", &format!("/plan_approval {id} reject"));
+    terminal.until("the lead agent would reject it");
+    terminal.press("\x1b");
+    terminal.until(&format!("the plan waits; /approve {id} or /reject {id} answers it"));
+    // The lead agent waits on, until the next Esc.
+    terminal.until_screen("what it does", |screen| screen.contains("Esc interrupts\nlead>"));
+    terminal.press("\x1b");
+    terminal.until_screen("the end of the turn", |screen| screen.ends_with("\ninterrupted\nlead>"));
+    assert_eq!(team.request(&id)["status"], "pending");
+    leave(terminal);
+}
+
+#[test]
+fn a_person_who_is_attached_is_asked_about_the_plan_of_the_teammate() {
+    let team = Team::started();
+    team.teamctl(["spawn", "bob", "--plan", "--prompt", "/plan_approval Drop the cache\n/bash touch made"])
+        .ok();
+    let id = team.until_planned("bob");
+    let mut terminal = Terminal::teamctl(&team, &["attach", "bob"]);
+    let asks = format!("\nApprove plan {id} of bob (1 line)?\n{QUESTION}");
+    terminal.until_screen("the question", |screen| screen.ends_with(&asks));
+    terminal.line("what does step 2 do?");
+    team.until("the message", || team.file("inbox/bob.jsonl").contains("what does step 2 do?"));
+    terminal
+        .until_screen("the question", |screen| screen.ends_with(&asks) && screen.contains("step 2 do?\n"));
+    terminal.line("yes");
+    team.until("the approval", || team.request(&id)["status"] == "approved");
+    terminal.until_row("bob>");
+    team.until("the work", || team.made("made"));
+    leave(terminal);
 }
 
 #[test]
 fn an_answer_is_told_once_and_hints_name_what_can_be_typed_here() {
     let team = Team::started();
-    let mut terminal = Terminal::teamctl(&team, &["chat"]);
-    terminal.until("lead> ");
-    team.teamctl(["spawn", "bob", "--plan", "--prompt", "/plan_approval Drop the cache"]).ok();
-    let id = team.until_planned("bob");
-    terminal.until(&format!("bob submits the plan {id}"));
+    let (mut terminal, id) = asked(&team);
+    terminal.until(&format!("bob submits the plan {id}: Drop the cache"));
     let mark = terminal.mark();
     terminal.line("/plans");
     terminal.until_after(mark, "/approve ID or /reject ID TEXT answers");
@@ -81,35 +132,26 @@ fn an_answer_is_told_once_and_hints_name_what_can_be_typed_here() {
 #[test]
 fn a_line_that_was_begun_before_the_question_answers_nothing() {
     let team = Team::started();
-    let mut terminal = Terminal::teamctl(&team, &["chat"]);
-    terminal.until("lead> ");
-    team.teamctl(["spawn", "bob", "--plan", "--prompt", "/plan_approval Drop the cache"]).ok();
-    let id = team.until_planned("bob");
-    let ask = |terminal: &Terminal| {
-        let mark = terminal.mark();
-        team.send("lead", &format!("/plan_approval {id} approve"));
-        terminal.until_after(mark, "Approve plan ");
-    };
-    // A message that is sent puts the question off.
+    let mut terminal = chat(&team);
     terminal.press("approve what I");
     terminal.until("approve what I");
-    ask(&terminal);
-    let mark = terminal.mark();
+    let id = ask(&team, "bob", &terminal);
     terminal.line(" say next");
     team.until("the message to arrive", || team.has_consumed("lead", "approve what I say next"));
-    terminal.until_after(mark, "the plan waits");
-    // All of the turn is shown, and then the prompt: what is shown next is what is typed.
-    terminal.until_screen("the end of the turn", |screen| {
-        screen.contains("\napprove what I say next\n") && screen.ends_with("\nlead>")
+    terminal.until_screen("the answer, and the question", |screen| {
+        screen.contains("\napprove what I say next\nApprove plan ") && screen.ends_with(QUESTION)
     });
     // What could be an answer is no message either.
+    terminal.line("l");
+    terminal.until_row("lead>");
     terminal.press("a");
     terminal.until_row("lead> a");
-    ask(&terminal);
+    team.send("lead", &format!("/plan_approval {id} approve"));
+    terminal.until_row(&format!("{QUESTION} a"));
     let mark = terminal.mark();
     terminal.press("\r");
     terminal.until_after(mark, "was typed before you were asked");
-    terminal.until_after(mark, "[y]es, [n]o, [v]iew, [l]ater> ");
+    terminal.until_row(QUESTION);
     assert_eq!(team.request(&id)["status"], "pending");
     assert!(!team.has_consumed("lead", "a"));
     // Nor is what was typed ahead of the prompt.
@@ -118,25 +160,15 @@ fn a_line_that_was_begun_before_the_question_answers_nothing() {
     terminal.until_after(mark, "the plan waits");
     team.until("the message to arrive", || team.has_consumed("lead", "a"));
     assert_eq!(team.request(&id)["status"], "pending");
-    terminal.press("\x04");
-    assert_eq!(terminal.finish(), Some(0));
+    leave(terminal);
 }
 
 #[test]
 fn a_question_that_is_answered_elsewhere_ends_and_drops_what_was_typed() {
     let team = Team::started();
-    let mut terminal = Terminal::teamctl(&team, &["chat"]);
-    terminal.until("lead> ");
-    let ask = |name: &str, terminal: &Terminal| {
-        let mark = terminal.mark();
-        team.teamctl(["spawn", name, "--plan", "--prompt", "/plan_approval Drop the cache"]).ok();
-        let id = team.until_planned(name);
-        team.send("lead", &format!("/plan_approval {id} approve"));
-        terminal.until_after(mark, "[y]es, [n]o, [v]iew, [l]ater> ");
-        id
-    };
+    let mut terminal = chat(&team);
     // Something was typed: it stays, at a prompt of its own.
-    let id = ask("bob", &terminal);
+    let id = ask(&team, "bob", &terminal);
     terminal.press("a thou");
     terminal.until_row("[y]es, [n]o, [v]iew, [l]ater> a thou");
     let mark = terminal.mark();
@@ -149,7 +181,7 @@ fn a_question_that_is_answered_elsewhere_ends_and_drops_what_was_typed() {
     // Nothing was typed: what is typed next answers nothing either.
     terminal.until_screen("the answer", |screen| screen.ends_with("\na thought\nlead>"));
     team.until_caught_up("lead");
-    let id = ask("carol", &terminal);
+    let id = ask(&team, "carol", &terminal);
     let mark = terminal.mark();
     team.teamctl(["reject", &id]).ok();
     terminal.until_after(mark, "you are asked no more");
@@ -160,7 +192,7 @@ fn a_question_that_is_answered_elsewhere_ends_and_drops_what_was_typed() {
     team.until("the message to arrive", || team.has_consumed("lead", "approve"));
     assert_eq!(team.request(&id)["status"], "rejected");
     // The reason was half written.
-    let id = ask("dave", &terminal);
+    let id = ask(&team, "dave", &terminal);
     terminal.press("r\r");
     terminal.until("what shall change> ");
     terminal.press("all of");
@@ -189,12 +221,7 @@ fn a_line_that_ends_with_a_backslash_outlives_the_question() {
 #[test]
 fn an_answer_that_does_not_arrive_leaves_the_question_open() {
     let team = Team::started();
-    let mut terminal = Terminal::teamctl(&team, &["chat"]);
-    terminal.until("lead> ");
-    team.teamctl(["spawn", "bob", "--plan", "--prompt", "/plan_approval Drop the cache"]).ok();
-    let id = team.until_planned("bob");
-    team.send("lead", &format!("/plan_approval {id} reject"));
-    terminal.until("[y]es, [n]o, [v]iew, [l]ater> ");
+    let (mut terminal, id) = asked(&team);
     team.kill_daemon();
     terminal.until("the daemon is gone");
     let mark = terminal.mark();
@@ -213,16 +240,11 @@ fn an_answer_that_does_not_arrive_leaves_the_question_open() {
 #[test]
 fn an_answer_that_was_begun_for_one_plan_is_none_to_the_next() {
     let team = Team::started();
-    let mut terminal = Terminal::teamctl(&team, &["chat"]);
-    terminal.until("lead> ");
-    let ids = ["bob", "carol"].map(|name| {
-        team.teamctl(["spawn", name, "--plan", "--prompt", "/plan_approval Drop the cache"]).ok();
-        team.until_planned(name)
-    });
-    let [first, second] = &ids;
-    team.send("lead", &format!("/plan_approval {first} approve\n/plan_approval {second} approve"));
-    terminal.until(&format!("the plan {first} of bob:"));
-    terminal.until("[y]es, [n]o, [v]iew, [l]ater> ");
+    let (mut terminal, id) = asked(&team);
+    let first = &id;
+    team.teamctl(["spawn", "carol", "--plan", "--prompt", "/plan_approval Drop the log"]).ok();
+    let second = &team.until_planned("carol");
+    terminal.until(&format!("carol submits the plan {second}"));
     terminal.press("a");
     terminal.until_row("[y]es, [n]o, [v]iew, [l]ater> a");
     let mark = terminal.mark();

@@ -3,30 +3,25 @@
 //! A message to the agent is a line in its inbox, and its answers are in its transcript. The chat follows these files, and
 //! asks the daemon only for decisions. The agent does not know of the chat, and leaving the chat ends nothing.
 
-mod commands;
-mod compare_settings;
-mod complete;
-mod follow;
-mod history;
-mod keyboard;
-mod line;
-pub(super) mod markdown;
-mod mention;
+mod agent;
+mod conversation;
 mod pipe;
-mod presence;
-mod question;
+mod prompt;
 mod session;
-pub(super) mod summary;
-mod target;
-mod view;
+mod terminal;
 
 use std::io::{self, IsTerminal};
 use std::time::Duration;
 
 use super::context::{Context, block_on};
+use super::output::Screen;
 use crate::error::CommandResult;
 
-pub(super) use target::{ChatTarget, LeadOptions};
+pub(super) use agent::{ChatTarget, LeadOptions};
+pub(super) use conversation::{markdown, summary};
+
+/// The model that is built in.
+const SCRIPT: &str = "script";
 
 /// What a chat is started with.
 pub(super) struct ChatOptions {
@@ -38,13 +33,14 @@ pub(super) struct ChatOptions {
     pub(super) timeout: Option<Duration>,
 }
 
-/// Runs the chat until the person leaves; in a pipe until the work is done.
+/// Runs the chat until the person leaves; in a pipe, and at a terminal without a cursor, until the work is done.
 ///
 /// # Errors
 /// If the agent cannot be reached, or as its work ends.
 pub(super) fn run(context: &Context, options: &ChatOptions) -> CommandResult {
     let dir = context.dir()?;
-    if io::stdin().is_terminal() && io::stdout().is_terminal() && !context.out.is_json() {
+    let is_seen = io::stdin().is_terminal() && io::stdout().is_terminal() && Screen::can_move();
+    if is_seen && !context.out.is_json() {
         return block_on(session::run(context, &dir, options));
     }
     pipe::run(context, &dir, options)

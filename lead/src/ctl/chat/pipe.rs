@@ -10,10 +10,10 @@ use teamd_shared::message::IdleReason;
 use teamd_shared::name::Name;
 use teamd_shared::team_dir::TeamDir;
 
-use super::ChatOptions;
-use super::commands::{self, ChatInput};
-use super::follow::{Activity, Follower, NewEntries};
-use super::view::{ConversationView, Item};
+use super::conversation::follow::{Activity, Follower, NewEntries};
+use super::conversation::view::{ConversationView, Item};
+use super::prompt::commands::{self, ChatInput};
+use super::{ChatOptions, SCRIPT};
 use crate::ctl::context::{Context, block_on};
 use crate::ctl::output::paint;
 use crate::ctl::render::{BAD, DIM};
@@ -39,9 +39,12 @@ pub(super) fn run(context: &Context, dir: &TeamDir, options: &ChatOptions) -> Co
         return Err(CommandError::new(ExitCode::Usage, "there is nothing to say on stdin")
             .hint("`echo TEXT | teamctl chat`, or call it at a terminal"));
     }
-    let says = inputs.iter().any(|input| matches!(input, ChatInput::Say(_)));
+    let says = inputs.iter().any(|input| matches!(input, ChatInput::Say(_) | ChatInput::Unknown(..)));
     let mut pipe = block_on(Pipe::begin(context, dir, options, says))?;
-    for input in inputs {
+    let member = pipe.follower.member()?;
+    let is_script = member.is_some_and(|(member, _)| member.model == SCRIPT);
+    let inputs = inputs.into_iter().map(|input| checked(input.for_model(is_script)));
+    for input in inputs.collect::<Result<Vec<_>, _>>()? {
         match input {
             ChatInput::Quit => return Ok(ExitCode::Done),
             ChatInput::Help => context.out.text(commands::help())?,
@@ -57,23 +60,23 @@ pub(super) fn run(context: &Context, dir: &TeamDir, options: &ChatOptions) -> Co
     block_on(pipe.wait())
 }
 
-/// Reads one message, or commands line by line. Nothing is done if a part of it is wrong.
+/// Reads one message, or commands line by line. Nothing is sent if a part of it is wrong.
 fn inputs(said: &str, agent: &Name) -> Result<Vec<ChatInput>, CommandError> {
-    let inputs = match said.starts_with('/') {
-        true => said.lines().map(|line| commands::parse(line, agent)).collect(),
-        false if said.trim().is_empty() => Vec::new(),
-        false => vec![ChatInput::Say(said.to_owned())],
-    };
-    let wrong = |input| match input {
+    match said.starts_with('/') {
+        true => said.lines().map(|line| checked(commands::parse(line, agent))).collect(),
+        false if said.trim().is_empty() => Ok(Vec::new()),
+        false => Ok(vec![ChatInput::Say(said.to_owned())]),
+    }
+}
+
+fn checked(input: ChatInput) -> Result<ChatInput, CommandError> {
+    match input {
         ChatInput::Wrong(error) => Err(error),
-        ChatInput::Shell(_)
-        | ChatInput::Attach(_)
-        | ChatInput::Model(_)
-        | ChatInput::Clear
-        | ChatInput::Cost => Err(CommandError::new(ExitCode::Usage, "this command needs a terminal")),
+        ChatInput::Shell(_) | ChatInput::Attach(_) | ChatInput::Model(_) | ChatInput::Clear => {
+            Err(CommandError::new(ExitCode::Usage, "this command needs a terminal"))
+        }
         input => Ok(input),
-    };
-    inputs.into_iter().map(wrong).collect()
+    }
 }
 
 /// A chat.

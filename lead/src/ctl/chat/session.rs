@@ -8,23 +8,22 @@ mod plans;
 use std::io;
 use std::time::{Duration, Instant};
 
+use teamd_shared::id::RequestId;
 use teamd_shared::message::IdleReason;
 use teamd_shared::settings::Notify;
 use teamd_shared::team_dir::TeamDir;
 use teamd_shared::transcript::{Entry, Event};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::ChatOptions;
-use super::commands;
-use super::follow::Follower;
-use super::history::LineHistory;
-use super::keyboard::Keyboard;
-use super::line::Line;
-use super::markdown::AnswerText;
-use super::presence::Presence;
-use super::question::PlanQuestion;
-use super::target::ChatTarget;
-use super::view::ConversationView;
+use super::agent::ChatTarget;
+use super::agent::presence::Presence;
+use super::conversation::answer::AnswerText;
+use super::conversation::follow::Follower;
+use super::conversation::view::ConversationView;
+use super::prompt::commands;
+use super::prompt::question::PlanQuestion;
+use super::terminal::{Keyboard, Line, LineHistory};
+use super::{ChatOptions, SCRIPT};
 use crate::ctl::context::Context;
 use crate::ctl::escape;
 use crate::ctl::output::{Dock, Output, Screen, paint};
@@ -38,9 +37,6 @@ const PAST: usize = 100;
 const ATTACHED: usize = 10;
 /// After how long without a key the person is told that a piece of work has ended.
 const AWAY: Duration = Duration::from_secs(5);
-
-/// The model that is built in.
-const SCRIPT: &str = "script";
 
 /// What stays when the person turns to another agent.
 struct Console {
@@ -63,18 +59,18 @@ struct Session<'a> {
     /// Whether an answer to a message of the person is awaited.
     awaits: bool,
     question: Option<PlanQuestion>,
-    /// The next question, which is not on the screen yet.
-    next_question: Option<PlanQuestion>,
-    /// The calls for a verdict about which the person was asked.
+    /// The calls for a verdict that the person was told of, and the plans that the person has put off.
     asked: Vec<String>,
-    /// The question under which the line was begun.
-    begun: Option<usize>,
+    /// The plan of the question under which the line was begun.
+    begun: Option<RequestId>,
     /// When the last key was pressed.
     pressed: Instant,
     /// Whether the daemon ran at the last look.
     daemon: bool,
     /// Whether the agent ran at the last look.
     runs: bool,
+    /// The model of the agent at the last look.
+    model: String,
     /// What the agent did at the last look, and since when.
     doing: Option<(String, Instant)>,
     /// The last failure to read a file, which is shown once.
@@ -102,7 +98,7 @@ pub(super) async fn run(context: &Context, dir: &TeamDir, options: &ChatOptions)
     let mut begun = target.is_lead() && target.ensure(context, dir, false).await?;
     target.running(dir)?;
     let keyboard = Keyboard::open().map_err(refused)?;
-    let screen = Screen::new(keyboard.edits());
+    let screen = Screen::new();
     let line = Line::new(LineHistory::load(&output(&screen)));
     let mut console = Console { screen, keyboard, line, signals };
     let (mut target, mut last) = (target.clone(), options.last);
@@ -160,12 +156,12 @@ impl<'a> Session<'a> {
             console,
             awaits: false,
             question: None,
-            next_question: None,
             asked: Vec::new(),
             begun: None,
             pressed: Instant::now(),
             daemon: true,
             runs: true,
+            model: String::new(),
             doing: None,
             trouble: None,
         })
@@ -173,19 +169,16 @@ impl<'a> Session<'a> {
 
     /// Shows the state of the conversation.
     fn begin(&mut self, last: usize, begun: bool) -> Result<(), CommandError> {
-        let name = &self.target.name;
-        let member = self.follower.member()?;
-        let model =
-            member.as_ref().map(|(member, _)| escape::line(&member.model).into_owned()).unwrap_or_default();
+        self.look_at_team()?;
+        let (name, model) = (&self.target.name, escape::line(&self.model));
         let how = if begun { "is ready" } else { "is here" };
         self.context.out.aside(paint(
             DIM,
             format_args!("{name} ({model}) {how}; /help lists the commands, Ctrl-D leaves"),
         ));
         if begun && model == SCRIPT {
-            self.context
-                .out
-                .note("it runs the built-in `script` model, which does what lines such as `//bash make` say");
+            let what = "it runs the built-in `script` model, which does what lines such as `/bash make` say";
+            self.context.out.note(what);
             self.context.out.hint("/model anthropic (or openai:MODEL) takes another one");
         }
         let added = self.follower.conversation()?;
@@ -198,8 +191,7 @@ impl<'a> Session<'a> {
         for plan in self.follower.plans()?.iter().filter(|plan| plan.is_pending()) {
             self.show_plan(plan);
         }
-        self.look_at_team()?;
-        self.look_for_question()
+        Ok(())
     }
 
     async fn converse(&mut self) -> Next {
@@ -207,7 +199,7 @@ impl<'a> Session<'a> {
             if let Some(next) = self.ask().await {
                 return next;
             }
-            self.console.screen.dock(self.dock());
+            self.console.screen.dock(self.dock(self.question.as_ref()));
             let [interrupt, resume, terminate, hang_up] = &mut self.console.signals;
             let next = tokio::select! {
                 input = self.console.keyboard.next() => self.take(input).await,
@@ -233,10 +225,9 @@ impl<'a> Session<'a> {
     /// Shows the next question. Keys that were pressed before it was on the screen answer nothing. Returns what one of them
     /// leads to, if the chat is over.
     async fn ask(&mut self) -> Option<Next> {
-        let question = self.next_question.take()?;
+        let question = self.next_question()?;
         let mut left = self.take_pressed().await;
-        let dock = Dock { prompt: question.prompt().to_owned(), ..self.dock() };
-        self.console.screen.dock(Dock { above: vec![paint(BOLD, escape::line(&question.text))], ..dock });
+        self.console.screen.dock(self.dock(Some(&question)));
         // A terminal that is stopped does not show it yet.
         if !self.console.screen.flush() && left.is_none() {
             left = self.take_pressed().await;
@@ -258,18 +249,20 @@ impl<'a> Session<'a> {
     }
 
     /// Puts together what stays below the output.
-    fn dock(&self) -> Dock {
-        let columns = self.console.screen.columns();
-        let mut above: Vec<String> = self.answer.in_progress(columns).lines().map(str::to_owned).collect();
-        above.extend(self.status().map(|status| paint(DIM, escape::line(&status))));
-        above.extend(self.question.as_ref().map(|question| paint(BOLD, escape::line(&question.text))));
+    fn dock(&self, question: Option<&PlanQuestion>) -> Dock {
         let line = &self.console.line;
-        let prompt = match (&self.question, line.search()) {
+        let prompt = match (question, line.search()) {
             (_, Some(wanted)) => format!("(search) {wanted}: "),
             (Some(question), _) => question.prompt().to_owned(),
             (None, _) => format!("{}> ", self.target.name),
         };
-        Dock { above, prompt, typed: line.text().to_owned(), cursor: line.cursor() }
+        let (answer, status) = (self.answer.in_progress(), self.status());
+        let question = question.map(|question| paint(BOLD, escape::line(&question.text)) + "\n");
+        let above = move |columns| {
+            let status = status.as_ref().map(|status| paint(DIM, status.line(columns)) + "\n");
+            answer(columns) + &status.unwrap_or_default() + question.as_deref().unwrap_or_default()
+        };
+        Dock { above: Box::new(above), prompt, typed: line.text().to_owned(), cursor: line.cursor() }
     }
 
     /// Tells the person, who may look elsewhere, by a sound or a notice of the terminal.

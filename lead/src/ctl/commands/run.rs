@@ -80,7 +80,7 @@ pub(in crate::ctl) fn run(context: &Context, args: &Run) -> CommandResult {
     })?;
     let dir = context.dir()?;
     check(Some(&dir))?;
-    let screen = (context.out.width().is_some() && Screen::can_move()).then(|| Screen::new(true));
+    let screen = (context.out.width().is_some() && Screen::can_move()).then(|| Screen::new());
     let drawn = screen.as_ref().map(|screen| context.elsewhere()(screen.output()));
     let context = drawn.as_ref().unwrap_or(context);
     let mut work = Work::begin(context, &dir, (args, screen.as_ref()))?;
@@ -240,7 +240,7 @@ impl<'a> Work<'a> {
         if let Some(cost) = cost.map(f64::from).filter(|cost| max_cost.is_some() || *cost > 0.0) {
             bars.push(view::used("cost", (cost, max_cost), |dollars| format!("${dollars:.2}")));
         }
-        screen.dock(view::dock(bars, team, roster, screen.columns() - 1));
+        screen.dock(view::dock(bars, team, roster, screen.columns()));
     }
 }
 

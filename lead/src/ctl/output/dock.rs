@@ -3,16 +3,17 @@
 
 use teamd_shared::visible::is_hidden;
 
-use crate::ctl::table::{cut, width};
+use super::screen::Layout;
+use super::wrap;
+use crate::ctl::table::width;
 
 /// How wide a tab is shown.
 const TAB: &str = "    ";
 
 /// What stays below the output.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Dock {
-    /// Lines above the prompt, escaped by the caller. The first ones are left out where the terminal is too low.
-    pub(crate) above: Vec<String>,
+    /// What is above the prompt. The first lines are left out where the terminal is too low.
+    pub(crate) above: Layout,
     pub(crate) prompt: String,
     /// What is typed, as it is.
     pub(crate) typed: String,
@@ -28,6 +29,12 @@ pub(super) struct DockRows {
     pub(super) cursor: (usize, usize),
 }
 
+impl Default for Dock {
+    fn default() -> Self {
+        Self { above: Box::new(|_| String::new()), prompt: String::new(), typed: String::new(), cursor: 0 }
+    }
+}
+
 impl Dock {
     /// Lays the dock out.
     pub(super) fn rows(&self, (columns, lines): (usize, usize)) -> DockRows {
@@ -38,8 +45,10 @@ impl Dock {
         let first = (cursor.0 + 1).saturating_sub(most);
         let typed: Vec<String> = typed.into_iter().skip(first).take(most).collect();
         let left = most - typed.len();
-        let above = self.above.iter().skip(self.above.len().saturating_sub(left));
-        let mut rows: Vec<String> = above.map(|line| whole_style(cut(line, Some(room)))).collect();
+        let above = wrap(&(self.above)(room), room);
+        let above: Vec<&str> = above.lines().collect();
+        let above = above.iter().skip(above.len().saturating_sub(left));
+        let mut rows: Vec<String> = above.map(|&line| line.to_owned()).collect();
         let cursor = (rows.len() + cursor.0 - first, cursor.1);
         rows.extend(typed);
         DockRows { rows, cursor }
@@ -76,18 +85,18 @@ impl Dock {
     }
 }
 
-/// Ends the style of a line that may have been cut.
-fn whole_style(line: String) -> String {
-    if line.contains('\x1b') { line + "\x1b[0m" } else { line }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn dock(above: &[&str], typed: &str, cursor: usize) -> Dock {
-        let above = above.iter().map(|&line| line.to_owned()).collect();
-        Dock { above, prompt: "> ".to_owned(), typed: typed.to_owned(), cursor }
+        let above = above.join("\n");
+        Dock {
+            above: Box::new(move |_| above.clone()),
+            prompt: "> ".to_owned(),
+            typed: typed.to_owned(),
+            cursor,
+        }
     }
 
     #[test]

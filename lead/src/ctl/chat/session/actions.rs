@@ -3,17 +3,16 @@
 use std::process::{Command as Program, Stdio};
 use std::time::Duration;
 
-use teamd_shared::config::RosterMember;
 use tokio::sync::oneshot;
 
 use super::{Session, output};
 use crate::ctl::args::Command;
-use crate::ctl::chat::commands;
-use crate::ctl::chat::target::ChatTarget;
+use crate::ctl::chat::agent::ChatTarget;
+use crate::ctl::chat::prompt::commands;
 use crate::ctl::context::{Context, block_on};
-use crate::ctl::output::paint;
+use crate::ctl::escape;
+use crate::ctl::output::{lines, paint};
 use crate::ctl::render::BAD;
-use crate::ctl::{escape, money, roster};
 use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
 
@@ -31,7 +30,7 @@ impl Session<'_> {
         };
         let done = matches!(self.carry_out(command).await, Some(Ok(_)));
         if let Some(id) = answers.filter(|_| done) {
-            self.question.take_if(|question| question.request_id().as_str().starts_with(&id));
+            self.question.take_if(|question| question.request_id.as_str().starts_with(&id));
         }
     }
 
@@ -65,33 +64,14 @@ impl Session<'_> {
         tokio::time::timeout(COMMAND, is_done).await.ok()?.ok()
     }
 
-    /// Shows what each conversation has cost: tokens, and money where prices are known.
-    pub(super) fn cost(&self) {
-        let out = &self.context.out;
-        let shown = roster::load(self.dir).and_then(|roster| {
-            let prices = money::prices(&self.context);
-            let line = |member: &RosterMember| {
-                format!("{:<12} {}\n", member.name.as_str(), money::describe(member, &prices))
-            };
-            out.text(roster.members.iter().map(line).collect::<String>())
-        });
-        shown.err().iter().for_each(|error| out.error(error));
-    }
-
     /// Shows the model of the agent, or takes another one.
     pub(super) async fn model(&mut self, model: Option<String>) {
         if model.is_some() {
             return self.restart(model, false).await;
         }
-        match self.follower.member() {
-            Ok(Some((member, _))) => {
-                self.context.out.aside(format_args!("{} runs {}", member.name, escape::line(&member.model)));
-                if self.target.is_lead() {
-                    self.context.out.hint("/model anthropic (or openai:MODEL) takes another one");
-                }
-            }
-            Ok(None) => self.context.out.error(&self.follower.unknown()),
-            Err(error) => self.context.out.error(&error),
+        self.context.out.aside(format_args!("{} runs {}", self.target.name, escape::line(&self.model)));
+        if self.target.is_lead() {
+            self.context.out.hint("/model anthropic (or openai:MODEL) takes another one");
         }
     }
 
@@ -139,23 +119,22 @@ impl Session<'_> {
     }
 
     /// Shows a long text in the person's pager; without one all of it is printed.
-    pub(super) async fn page(&mut self, text: &str) {
+    pub(super) async fn page(&mut self, text: String) {
         let mut program = Program::new("sh");
         program.args(["-c", "exec ${PAGER:-less}"]).stdin(Stdio::piped()).stderr(Stdio::null());
-        let shown = escape::text(text).into_owned() + "\n";
-        let paged = shown.clone();
+        let shown = escape::text(&text).into_owned() + "\n";
+        let indented = shown.lines().map(|line| format!("    {line}\n")).collect();
         let run = move || -> std::io::Result<Option<i32>> {
             let mut child = program.spawn()?;
             if let Some(mut stdin) = child.stdin.take() {
                 // A pager may be left before it has read everything.
-                drop(std::io::Write::write_all(&mut stdin, paged.as_bytes()));
+                drop(std::io::Write::write_all(&mut stdin, shown.as_bytes()));
             }
             Ok(child.wait()?.code())
         };
         let is_shown = matches!(self.hand_over(run).await, Some(Ok(Some(code))) if code != NOT_FOUND);
         if !is_shown {
-            let lines = shown.lines().map(|line| format!("    {line}\n"));
-            self.console.screen.print(&lines.collect::<String>());
+            self.console.screen.print(lines(indented));
         }
     }
 

@@ -1,36 +1,45 @@
 //! What the person does at the keyboard: keys become a line, and lines become messages and commands.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use crossterm::event::Event;
+use crossterm::event::{Event, KeyModifiers};
 use nix::sys::signal::{Signal, raise};
 use rustyline::completion::longest_common_prefix;
+use teamd_shared::name::Name;
 
 use super::{Next, Session};
 use crate::ctl::args::{self, Command};
-use crate::ctl::chat::commands::{self, ChatInput};
-use crate::ctl::chat::complete::{Names, completions};
-use crate::ctl::chat::keyboard::Input;
-use crate::ctl::chat::line::Pressed;
-use crate::ctl::chat::mention;
-use crate::ctl::chat::question::PlanQuestion;
-use crate::ctl::chat::target::ChatTarget;
+use crate::ctl::chat::SCRIPT;
+use crate::ctl::chat::agent::ChatTarget;
+use crate::ctl::chat::prompt::commands::{self, ChatInput};
+use crate::ctl::chat::prompt::complete::{Names, completions};
+use crate::ctl::chat::prompt::mention;
+use crate::ctl::chat::prompt::question::PlanQuestion;
+use crate::ctl::chat::terminal::{Input, Pressed};
 use crate::ctl::escape;
-use crate::ctl::output::paint;
+use crate::ctl::output::{lines, paint};
 use crate::ctl::render::DIM;
 use crate::error::CommandError;
+
+/// How long an interruption waits for the turn that a message begins.
+const BEGINS: Duration = Duration::from_secs(2);
 
 impl Session<'_> {
     /// Takes what comes from the terminal.
     pub(super) async fn take(&mut self, input: Input) -> Next {
         self.pressed = Instant::now();
         if self.console.line.text().is_empty() {
-            self.begun = self.current();
+            self.begun = self.question.as_ref().map(|question| question.request_id.clone());
         }
         let pressed = match input {
             Input::End => return Next::Leave,
-            Input::Line(line) => Pressed::Line(line),
-            Input::Event(Event::Key(key)) => self.console.line.press(key),
+            Input::Event(Event::Key(mut key)) => {
+                if self.is_busy() && self.console.line.is_escape_and_key(&key) {
+                    self.interrupt().await;
+                    key.modifiers.remove(KeyModifiers::ALT);
+                }
+                self.console.line.press(key)
+            }
             Input::Event(Event::Paste(text)) => {
                 self.console.line.insert(&text.replace("\r\n", "\n").replace('\r', "\n"));
                 Pressed::Edited
@@ -64,20 +73,16 @@ impl Session<'_> {
         self.console.screen.resume();
     }
 
-    /// The question that is on the screen.
-    fn current(&self) -> Option<usize> {
-        self.question.as_ref().map(|_| self.asked.len())
-    }
-
     async fn enter(&mut self, line: &str) -> Next {
-        self.console.screen.dock(self.dock());
-        self.console.screen.typed(line);
-        let question = self.begun.take();
+        let dock = self.dock(self.question.as_ref());
+        let echo = format!("{}{}", dock.prompt, escape::text(line));
+        self.console.screen.print_from_dock(lines(echo), dock);
         if !line.trim().is_empty() {
             self.console.line.history.remember(line, &self.context.out);
         }
-        let current = self.current();
-        match commands::parse(line, &self.target.name) {
+        let begun = self.begun.take();
+        let current = self.question.as_ref().map(|question| question.request_id.clone());
+        match commands::parse(line, &self.target.name).for_model(self.model == SCRIPT) {
             ChatInput::Quit => return Next::Leave,
             ChatInput::Attach(name) => match self.other(name) {
                 Ok(target) => return Next::Turn(target),
@@ -85,14 +90,13 @@ impl Session<'_> {
             },
             ChatInput::Help => self.context.out.aside(commands::help().trim_end()),
             ChatInput::Call(command) => self.call(*command).await,
-            ChatInput::Cost => self.cost(),
             ChatInput::Model(model) => self.model(model).await,
             ChatInput::Clear => self.restart(None, true).await,
             ChatInput::Shell(command) => self.shell(command).await,
-            ChatInput::Wrong(error) => self.context.out.error(&error),
-            _ if current.is_some() && question == current => self.reply(line).await,
+            ChatInput::Wrong(error) | ChatInput::Unknown(_, error) => self.context.out.error(&error),
+            _ if current.is_some() && begun == current => self.reply(line).await,
             ChatInput::Nothing => {}
-            ChatInput::Say(text) if question != current && PlanQuestion::is_answer(&text) => {
+            ChatInput::Say(text) if begun != current && PlanQuestion::is_answer(&text) => {
                 self.context.out.note(match current {
                     Some(_) => format!("{text:?} was typed before you were asked: answer again"),
                     None => format!("{text:?} was not sent: that question is over"),
@@ -103,9 +107,8 @@ impl Session<'_> {
         Next::Stay
     }
 
-    /// Sends a message; a question is put off.
+    /// Sends a message. A question about a plan stays.
     pub(super) async fn message(&mut self, text: &str) {
-        self.put_off();
         let (text, mentioned) = mention::with_files(text);
         for file in mentioned {
             self.context.out.aside(paint(DIM, escape::line(&file)));
@@ -115,7 +118,7 @@ impl Session<'_> {
         }
     }
 
-    fn other(&self, name: teamd_shared::name::Name) -> Result<ChatTarget, CommandError> {
+    fn other(&self, name: Name) -> Result<ChatTarget, CommandError> {
         let target = ChatTarget::of(name);
         // The lead agent is not started by the way.
         target.running(self.dir)?;
@@ -134,11 +137,13 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Esc, or Ctrl-C: interrupts the current turn, and nothing else. What is typed stays; where no turn is running it goes.
+    /// Esc, or Ctrl-C: puts the question off for whose answer the agent waits; else interrupts the current turn, and nothing
+    /// else. What is typed stays; where no turn is running it goes.
     pub(super) async fn interrupt(&mut self) {
-        if self.question.is_some() {
+        if self.question.is_some() && (self.is_awaited() || !self.is_busy()) {
             self.put_off();
         } else if self.is_busy() {
+            self.until_begun().await;
             let name = self.target.name.clone();
             // That it is over is shown by the transcript.
             self.carry_out(Command::Interrupt(args::Teammate { name })).await;
@@ -146,6 +151,15 @@ impl Session<'_> {
             self.context.out.hint("no turn is running; /quit or Ctrl-D leaves");
         } else {
             self.console.line.set("");
+        }
+    }
+
+    /// Waits until the turn runs that a message of the person begins: an interruption before it would end nothing.
+    async fn until_begun(&mut self) {
+        let begins = Instant::now();
+        while self.awaits && !self.view.in_turn() && begins.elapsed() < BEGINS {
+            drop(tokio::time::timeout(BEGINS, self.follower.changed()).await);
+            self.look();
         }
     }
 

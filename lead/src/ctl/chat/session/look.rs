@@ -9,8 +9,8 @@ use teamd_shared::member::MemberStatus;
 use teamd_shared::transcript::{Entry, Event};
 
 use super::{AWAY, Session};
-use crate::ctl::chat::summary;
-use crate::ctl::chat::view::Item;
+use crate::ctl::chat::conversation::summary;
+use crate::ctl::chat::conversation::view::Item;
 use crate::ctl::escape;
 use crate::ctl::output::paint;
 use crate::ctl::render::{BAD, DIM};
@@ -28,6 +28,8 @@ impl Session<'_> {
     }
 
     fn look_at_all(&mut self) -> Result<(), CommandError> {
+        // What the agent says about a plan comes after it.
+        self.follower.plans()?.iter().for_each(|plan| self.show_plan(plan));
         let added = self.follower.conversation()?;
         let items = self.view.update(&added.live, &added.entries);
         self.show(items);
@@ -35,9 +37,7 @@ impl Session<'_> {
         if added.entries.iter().any(|entry| matches!(entry.event, Event::Idle { .. })) {
             self.awaits = false;
         }
-        self.follower.plans()?.iter().for_each(|plan| self.show_plan(plan));
-        self.look_at_team()?;
-        self.look_for_question()
+        self.look_at_team()
     }
 
     pub(super) fn look_at_team(&mut self) -> Result<(), CommandError> {
@@ -69,6 +69,7 @@ impl Session<'_> {
         }
         self.runs = runs;
         self.look_at_work(member.as_ref().map(|(member, _)| member));
+        self.model = member.map(|(member, _)| member.model).unwrap_or_default();
         Ok(())
     }
 
@@ -94,26 +95,19 @@ impl Session<'_> {
         self.runs && (self.awaits || self.view.in_turn())
     }
 
-    /// Says what the agent does, and since when.
-    pub(super) fn status(&self) -> Option<String> {
+    /// Says what the agent does, and since when; nothing while it waits for the person.
+    pub(super) fn status(&self) -> Option<Status> {
+        let is_shown = self.is_busy() && !self.is_awaited();
         let thinking = || (" is thinking…".to_owned(), Instant::now());
-        let (doing, since) = self.is_busy().then(|| self.doing.clone().unwrap_or_else(thinking))?;
+        let (doing, since) = is_shown.then(|| self.doing.clone().unwrap_or_else(thinking))?;
+        let what = format!("{}{}", self.target.name, escape::line(&doing));
         let time = match since.elapsed().as_secs() {
-            seconds @ 0..60 => format!("{seconds} s"),
-            seconds => format!("{} min {} s", seconds / 60, seconds % 60),
+            // An outage says by itself how long it takes.
+            _ if doing.contains("waiting") => String::new(),
+            seconds @ 0..60 => format!(" {seconds} s"),
+            seconds => format!(" {} min {} s", seconds / 60, seconds % 60),
         };
-        let columns = self.console.screen.columns();
-        let name = &self.target.name;
-        let line = match doing.contains("waiting") {
-            true => format!("{name}{doing}"),
-            false => {
-                let room = columns.saturating_sub(name.as_str().len() + time.len() + 4);
-                format!("{name}{} {time}", cut(&doing, Some(room)))
-            }
-        };
-        let hint = " · Esc interrupts";
-        let fits = width(&line) + width(hint) < columns;
-        Some(if fits { line + hint } else { line })
+        Some(Status { what, time })
     }
 
     /// Rings where the person is needed, or waits for the end of the work and looks elsewhere.
@@ -133,26 +127,37 @@ impl Session<'_> {
     }
 
     pub(super) fn show(&mut self, items: Vec<Item>) {
-        let columns = self.console.screen.columns();
         for item in items {
-            match item {
-                Item::Answer(text) => {
-                    let blocks = self.answer.push(&text, columns);
-                    self.print(&blocks);
+            let printed = match item {
+                Item::Answer(text) => self.answer.push(&text),
+                Item::End => self.answer.end(),
+                Item::Aside(line) => {
+                    self.context.out.aside(paint(DIM, escape::line(&line)));
+                    None
                 }
-                Item::End => {
-                    let rest = self.answer.end(columns);
-                    self.print(&rest);
+                Item::Failure(line) => {
+                    self.context.out.aside(paint(BAD, escape::line(&line)));
+                    None
                 }
-                Item::Aside(line) => self.context.out.aside(paint(DIM, escape::line(&line))),
-                Item::Failure(line) => self.context.out.aside(paint(BAD, escape::line(&line))),
+            };
+            if let Some(text) = printed {
+                self.console.screen.print_from_dock(text, self.dock(self.question.as_ref()));
             }
         }
     }
+}
 
-    fn print(&self, text: &str) {
-        if !text.is_empty() {
-            self.console.screen.print_from_dock(text, self.dock());
-        }
+/// What the agent does.
+pub(super) struct Status {
+    what: String,
+    time: String,
+}
+
+impl Status {
+    /// Says it in one line: the time is always shown, and the key where there is room.
+    pub(super) fn line(&self, columns: usize) -> String {
+        let line = cut(&self.what, Some(columns.saturating_sub(width(&self.time)))) + &self.time;
+        let hint = " · Esc interrupts";
+        if width(&line) + width(hint) <= columns { line + hint } else { line }
     }
 }

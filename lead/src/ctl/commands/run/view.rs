@@ -6,7 +6,7 @@ use teamd_shared::member::MemberStatus;
 use teamd_shared::task::TaskStatus;
 
 use super::progress::Scope;
-use crate::ctl::output::{Dock, paint};
+use crate::ctl::output::{self, Dock, paint};
 use crate::ctl::render::{BAD, BOLD, DIM};
 use crate::ctl::table::{Cell, Table, cut};
 
@@ -62,6 +62,6 @@ pub(super) fn dock(bars: Vec<String>, team: &Team, roster: &Roster, columns: usi
         ]);
     }
     let lines = table.cut_lines(columns).into_iter().map(|(line, _)| line);
-    let above = lines.chain(bars).collect();
-    Dock { above, prompt: "Ctrl-C ends the run".to_owned(), ..Dock::default() }
+    let above = lines.chain(bars).collect::<Vec<_>>().join("\n");
+    Dock { above: output::lines(above), prompt: "Ctrl-C ends the run".to_owned(), ..Dock::default() }
 }

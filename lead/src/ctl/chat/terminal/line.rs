@@ -9,7 +9,7 @@ use super::history::LineHistory;
 
 /// What a key means beside a change of the line.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Pressed {
+pub(in crate::ctl::chat) enum Pressed {
     /// It changed the line, or nothing.
     Edited,
     /// The line is to be read: Enter.
@@ -27,9 +27,9 @@ pub(super) enum Pressed {
 }
 
 /// The line.
-pub(super) struct Line {
+pub(in crate::ctl::chat) struct Line {
     buffer: LineBuffer,
-    pub(super) history: LineHistory,
+    pub(in crate::ctl::chat) history: LineHistory,
     /// The line of the history that is shown, and what was typed before.
     past: Option<(usize, String)>,
     /// What is searched in the history: Ctrl-R.
@@ -68,7 +68,7 @@ impl ChangeListener for Killed {
 
 impl Line {
     /// Begins an empty line.
-    pub(super) fn new(history: LineHistory) -> Self {
+    pub(in crate::ctl::chat) fn new(history: LineHistory) -> Self {
         Self {
             buffer: LineBuffer::with_capacity(1),
             history,
@@ -79,32 +79,32 @@ impl Line {
     }
 
     /// Returns what is typed.
-    pub(super) fn text(&self) -> &str {
+    pub(in crate::ctl::chat) fn text(&self) -> &str {
         self.buffer.as_str()
     }
 
     /// Returns where the cursor is, in bytes.
-    pub(super) fn cursor(&self) -> usize {
+    pub(in crate::ctl::chat) fn cursor(&self) -> usize {
         self.buffer.pos()
     }
 
     /// Returns what is searched in the history.
-    pub(super) fn search(&self) -> Option<&str> {
+    pub(in crate::ctl::chat) fn search(&self) -> Option<&str> {
         self.search.as_deref()
     }
 
     /// Replaces what is typed; the cursor is at its end.
-    pub(super) fn set(&mut self, text: &str) {
+    pub(in crate::ctl::chat) fn set(&mut self, text: &str) {
         self.put(text, text.len());
     }
 
     /// Inserts a text at the cursor.
-    pub(super) fn insert(&mut self, text: &str) {
+    pub(in crate::ctl::chat) fn insert(&mut self, text: &str) {
         self.complete(self.cursor(), text);
     }
 
     /// Replaces what is typed between `start` and the cursor.
-    pub(super) fn complete(&mut self, start: usize, text: &str) {
+    pub(in crate::ctl::chat) fn complete(&mut self, start: usize, text: &str) {
         let (before, behind) = (&self.text()[..start], &self.text()[self.cursor()..]);
         let all = format!("{before}{text}{behind}");
         self.put(&all, start + text.len());
@@ -116,26 +116,29 @@ impl Line {
         self.buffer.update(text, cursor, &mut self.killed);
     }
 
+    /// Tells whether a key with Alt is Esc and the key: a terminal sends the same for both. With Alt alone a key does something
+    /// to a line that is there.
+    pub(in crate::ctl::chat) fn is_escape_and_key(&self, key: &KeyEvent) -> bool {
+        let edits = matches!(key.code, KeyCode::Enter | KeyCode::Backspace | KeyCode::Char('b' | 'd' | 'f'));
+        key.modifiers.contains(KeyModifiers::ALT) && (self.text().is_empty() || !edits)
+    }
+
     /// Takes a key.
-    pub(super) fn press(&mut self, key: KeyEvent) -> Pressed {
-        let control = key.modifiers.contains(KeyModifiers::CONTROL);
+    pub(in crate::ctl::chat) fn press(&mut self, key: KeyEvent) -> Pressed {
+        let [control, alt] = [KeyModifiers::CONTROL, KeyModifiers::ALT].map(|it| key.modifiers.contains(it));
         if self.search.is_some() && self.press_in_search(key, control) {
             return Pressed::Edited;
         }
         match key.code {
             KeyCode::Char(c) if control => return self.press_control(c),
-            KeyCode::Char('b') if key.modifiers.contains(KeyModifiers::ALT) => self.word_back(),
-            KeyCode::Char('f') if key.modifiers.contains(KeyModifiers::ALT) => self.word_on(),
-            KeyCode::Char('d') if key.modifiers.contains(KeyModifiers::ALT) => {
-                self.kill(&Movement::ForwardWord(1, At::AfterEnd, Word::Emacs));
-            }
-            KeyCode::Enter if key.modifiers.contains(KeyModifiers::ALT) => self.insert("\n"),
+            KeyCode::Char('b') if alt => self.word_back(),
+            KeyCode::Char('f') if alt => self.word_on(),
+            KeyCode::Char('d') if alt => self.kill(&Movement::ForwardWord(1, At::AfterEnd, Word::Emacs)),
+            KeyCode::Enter if alt => self.insert("\n"),
             KeyCode::Enter => return self.enter(),
             KeyCode::Tab => return Pressed::Complete,
             KeyCode::Esc => return Pressed::Interrupt,
-            KeyCode::Backspace if key.modifiers.contains(KeyModifiers::ALT) => {
-                self.kill(&Movement::BackwardWord(1, Word::Emacs));
-            }
+            KeyCode::Backspace if alt => self.kill(&Movement::BackwardWord(1, Word::Emacs)),
             KeyCode::Backspace => drop(self.buffer.backspace(1, &mut self.killed)),
             KeyCode::Delete => drop(self.buffer.delete(1, &mut self.killed)),
             KeyCode::Left if control => self.word_back(),
@@ -293,6 +296,18 @@ mod tests {
         assert_eq!(line.press(control('d')), Pressed::End);
         line.insert(&"x".repeat(100_000));
         assert_eq!(line.text().len(), 100_000, "a paste is taken whole");
+    }
+
+    #[test]
+    fn alt_edits_a_line_and_is_esc_where_there_is_nothing_to_edit() {
+        let mut line = line(&[]);
+        let alt = |c| KeyEvent::new(KeyCode::Char(c), KeyModifiers::ALT);
+        assert!(line.is_escape_and_key(&alt('b')) && !line.is_escape_and_key(&key(KeyCode::Char('b'))));
+        typed(&mut line, "one two");
+        assert!(line.is_escape_and_key(&alt('x')) && !line.is_escape_and_key(&alt('b')));
+        line.press(alt('b'));
+        line.press(alt('d'));
+        assert_eq!(line.text(), "one ");
     }
 
     #[test]

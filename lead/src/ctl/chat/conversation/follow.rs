@@ -22,17 +22,17 @@ use crate::error::CommandError;
 
 /// What is new in a conversation.
 #[derive(Debug)]
-pub(super) struct NewEntries {
+pub(in crate::ctl::chat) struct NewEntries {
     /// The text of the answer in progress, as far as its characters are complete.
-    pub(super) live: String,
+    pub(in crate::ctl::chat) live: String,
     /// The new entries, read after that text.
-    pub(super) entries: Vec<Entry>,
+    pub(in crate::ctl::chat) entries: Vec<Entry>,
     /// The new entries as they are in the file.
-    pub(super) lines: Vec<Vec<u8>>,
+    pub(in crate::ctl::chat) lines: Vec<Vec<u8>>,
 }
 
 /// A reader of the files.
-pub(super) struct Follower<'d> {
+pub(in crate::ctl::chat) struct Follower<'d> {
     dir: &'d TeamDir,
     name: Name,
     transcript: Tail<'d>,
@@ -46,7 +46,7 @@ impl<'d> Follower<'d> {
     ///
     /// # Errors
     /// If a file cannot be read.
-    pub(super) fn begin(
+    pub(in crate::ctl::chat) fn begin(
         dir: &'d TeamDir,
         name: &Name,
         last: usize,
@@ -63,7 +63,7 @@ impl<'d> Follower<'d> {
     }
 
     /// Returns when a file may have changed, at the latest after a second. Dropping the future loses nothing.
-    pub(super) async fn changed(&mut self) {
+    pub(in crate::ctl::chat) async fn changed(&mut self) {
         let [transcript, live, roster] = &mut self.wakes;
         tokio::select! {
             () = transcript.changed() => {}
@@ -76,7 +76,7 @@ impl<'d> Follower<'d> {
     ///
     /// # Errors
     /// If a file cannot be read.
-    pub(super) fn conversation(&mut self) -> Result<NewEntries, DirError> {
+    pub(in crate::ctl::chat) fn conversation(&mut self) -> Result<NewEntries, DirError> {
         let mut added = NewEntries { live: self.live()?, entries: Vec::new(), lines: Vec::new() };
         loop {
             let lines = self.transcript.read()?;
@@ -110,7 +110,7 @@ impl<'d> Follower<'d> {
     ///
     /// # Errors
     /// If the journal cannot be read.
-    pub(super) fn plans(&mut self) -> Result<Vec<Request>, DirError> {
+    pub(in crate::ctl::chat) fn plans(&mut self) -> Result<Vec<Request>, DirError> {
         let mut changed: Vec<Request> = Vec::new();
         loop {
             let lines = self.journal.read()?;
@@ -130,17 +130,19 @@ impl<'d> Follower<'d> {
     }
 
     /// Returns a plan that is pending, as far as [`Follower::plans`] has read.
-    pub(super) fn pending(&self, id: &RequestId) -> Option<&Request> {
+    pub(in crate::ctl::chat) fn pending(&self, id: &RequestId) -> Option<&Request> {
         self.plans.get(id).filter(|plan| plan.is_pending())
     }
 
-    /// Returns the plans of a teammate that are pending.
-    pub(super) fn of(&self, name: &Name) -> impl Iterator<Item = &Request> {
-        self.plans.values().filter(move |plan| plan.is_pending() && plan.from == name.as_str())
+    /// Returns the plans that are pending, oldest first.
+    pub(in crate::ctl::chat) fn waiting(&self) -> impl Iterator<Item = &Request> {
+        let mut plans: Vec<&Request> = self.plans.values().filter(|plan| plan.is_pending()).collect();
+        plans.sort_by(|one, other| one.created_at.total_cmp(&other.created_at));
+        plans.into_iter()
     }
 
     /// Tells whether the daemon runs.
-    pub(super) fn has_daemon(&self) -> bool {
+    pub(in crate::ctl::chat) fn has_daemon(&self) -> bool {
         is_locked(self.dir)
     }
 
@@ -148,21 +150,16 @@ impl<'d> Follower<'d> {
     ///
     /// # Errors
     /// If the roster cannot be read.
-    pub(super) fn member(&self) -> Result<Option<(RosterMember, bool)>, CommandError> {
+    pub(in crate::ctl::chat) fn member(&self) -> Result<Option<(RosterMember, bool)>, CommandError> {
         let roster = roster::load(self.dir)?;
         Ok(roster.member(&self.name).map(|member| (member.clone(), roster::runs(&roster, member))))
-    }
-
-    /// Makes the error of an agent that is not on the roster.
-    pub(super) fn unknown(&self) -> CommandError {
-        roster::load(self.dir).map_or_else(|error| error, |roster| roster::unknown(&roster, &self.name))
     }
 
     /// Returns what is to be expected of the agent, and with `all` of its whole team.
     ///
     /// # Errors
     /// If a file cannot be read.
-    pub(super) fn activity(&self, all: bool) -> Result<Activity, CommandError> {
+    pub(in crate::ctl::chat) fn activity(&self, all: bool) -> Result<Activity, CommandError> {
         let roster = roster::load(self.dir)?;
         let concerned = roster.members.iter().filter(|member| all || member.name == self.name);
         let states = concerned.map(|member| self.state(&roster, member));
@@ -182,7 +179,7 @@ impl<'d> Follower<'d> {
 
 /// What is to be expected of an agent or a team.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Activity {
+pub(in crate::ctl::chat) enum Activity {
     /// A teammate works.
     Working,
     /// No teammate works, but one has mail to read.

@@ -8,14 +8,14 @@ use rustix::fs::OFlags;
 use teamd_shared::team_dir::{DirError, TeamDir, TeamPath};
 
 /// The lock, held until this is dropped.
-pub(super) struct Presence<'d> {
+pub(in crate::ctl::chat) struct Presence<'d> {
     dir: &'d TeamDir,
     held: Option<File>,
 }
 
 impl<'d> Presence<'d> {
     /// Does not take the lock yet.
-    pub(super) fn new(dir: &'d TeamDir) -> Self {
+    pub(in crate::ctl::chat) fn new(dir: &'d TeamDir) -> Self {
         Self { dir, held: None }
     }
 
@@ -24,7 +24,7 @@ impl<'d> Presence<'d> {
     ///
     /// # Errors
     /// [`DirError`] if the system refuses.
-    pub(super) fn show(&mut self) -> Result<(), DirError> {
+    pub(in crate::ctl::chat) fn show(&mut self) -> Result<(), DirError> {
         let at = TeamPath::chat();
         let refused = |source| DirError::Io { verb: "lock", path: self.dir.path(&at), source };
         if let Some(held) = &self.held {

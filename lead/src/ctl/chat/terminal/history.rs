@@ -16,14 +16,14 @@ const MOST: usize = 1000;
 
 /// The history.
 #[derive(Default)]
-pub(super) struct LineHistory {
-    pub(super) lines: FileHistory,
+pub(in crate::ctl::chat) struct LineHistory {
+    pub(in crate::ctl::chat) lines: FileHistory,
     path: Option<PathBuf>,
 }
 
 impl LineHistory {
     /// Reads the history. Without its file there is one of this chat.
-    pub(super) fn load(out: &Output) -> Self {
+    pub(in crate::ctl::chat) fn load(out: &Output) -> Self {
         let mut history = Self { path: history_path(|name| std::env::var_os(name)), ..Self::default() };
         let loaded = history.read();
         history.keep(loaded, out);
@@ -31,7 +31,7 @@ impl LineHistory {
     }
 
     /// Adds a line.
-    pub(super) fn remember(&mut self, line: &str, out: &Output) {
+    pub(in crate::ctl::chat) fn remember(&mut self, line: &str, out: &Output) {
         let added = self.add(line);
         self.keep(added, out);
     }
@@ -44,7 +44,7 @@ impl LineHistory {
         if path.exists() { self.lines.load(path) } else { Ok(()) }
     }
 
-    pub(super) fn add(&mut self, line: &str) -> Result<(), ReadlineError> {
+    pub(in crate::ctl::chat) fn add(&mut self, line: &str) -> Result<(), ReadlineError> {
         self.lines.add(line)?;
         self.path.as_ref().map_or(Ok(()), |path| self.lines.append(path))
     }

@@ -26,12 +26,12 @@ const fn slash(word: &'static str, takes: &'static str, calls: &'static str, hel
     Slash { word, takes, calls, help }
 }
 
-const COMMANDS: [Slash; 16] = [
+const COMMANDS: [Slash; 17] = [
     slash("/status", "[NAME]", "status", "the teammates and what they do (also /team)"),
     slash("/inbox", "[NAME]", "inbox", "the last messages of an inbox"),
     slash("/events", "", "events", "what happened in the team last"),
     slash("/tasks", "[TASK]", "task", "the tasks that are not finished, or one task in full"),
-    slash("/cost", "", "", "the tokens of each teammate"),
+    slash("/cost", "", "status", "the tokens of each teammate, and what they cost"),
     slash("/plans", "[ID]", "plans", "the plans that wait, or one plan in full"),
     slash("/approve", "ID [FEEDBACK]", "approve", "approve a plan; the beginning of its id is enough"),
     slash("/reject", "ID [FEEDBACK]", "reject", "reject a plan"),
@@ -43,6 +43,7 @@ const COMMANDS: [Slash; 16] = [
     slash("/help", "", "", "this list"),
     slash("/quit", "", "", "leave; the agents go on (also Ctrl-D)"),
     slash("/team", "[NAME]", "status", ""),
+    slash("/exit", "", "", ""),
 ];
 
 /// How the keys of the prompt work.
@@ -56,15 +57,13 @@ A paste is one message; Alt-Enter, or \\ at the end of a line, continues it.
 
 /// What a line means.
 #[derive(Debug)]
-pub(super) enum ChatInput {
+pub(in crate::ctl::chat) enum ChatInput {
     /// The line is empty.
     Nothing,
     /// Words for the agent.
     Say(String),
     /// A command of `teamctl`.
     Call(Box<Command>),
-    /// Shows the tokens.
-    Cost,
     /// Shows the model, or takes another one.
     Model(Option<String>),
     /// Begins a new conversation.
@@ -77,12 +76,25 @@ pub(super) enum ChatInput {
     Help,
     /// Leaves.
     Quit,
-    /// The line begins with a slash and is no command.
+    /// The line begins with a slash, and there is no such command.
+    Unknown(String, CommandError),
+    /// The command cannot be carried out.
     Wrong(CommandError),
 }
 
+impl ChatInput {
+    /// Decides on a line that is no command: the built-in model calls tools by such lines; to no other one is it sent.
+    pub(in crate::ctl::chat) fn for_model(self, is_script: bool) -> Self {
+        match self {
+            Self::Unknown(line, _) if is_script => Self::Say(line),
+            Self::Unknown(_, error) => Self::Wrong(error),
+            input => input,
+        }
+    }
+}
+
 /// Reads a line, or several that were typed or pasted as one. A command without a name means `agent`.
-pub(super) fn parse(text: &str, agent: &Name) -> ChatInput {
+pub(in crate::ctl::chat) fn parse(text: &str, agent: &Name) -> ChatInput {
     let text = text.trim_end();
     if let Some(command) = text.strip_prefix('!') {
         return match command.trim() {
@@ -94,41 +106,43 @@ pub(super) fn parse(text: &str, agent: &Name) -> ChatInput {
         None if text.is_empty() => ChatInput::Nothing,
         None => ChatInput::Say(text.to_owned()),
         Some(said) if said.starts_with('/') => ChatInput::Say(said.to_owned()),
-        Some(_) => command(text, agent).unwrap_or_else(|why| {
-            ChatInput::Wrong(CommandError::new(ExitCode::Usage, why).hint("//TEXT sends /TEXT"))
-        }),
+        Some(_) => command(text, agent),
     }
 }
 
-fn command(text: &str, agent: &Name) -> Result<ChatInput, String> {
+fn command(text: &str, agent: &Name) -> ChatInput {
     let (word, rest) = first_word(text);
-    let word = match word {
-        "/?" => "/help",
-        "/exit" => "/quit",
-        word => word,
-    };
+    let error = |why: String| CommandError::new(ExitCode::Usage, why).hint("//TEXT sends /TEXT");
     let Some(slash) = COMMANDS.iter().find(|slash| slash.word == word) else {
-        return Err(format!("there is no command {word}; there are {}", completions("/").join(" ")));
+        let why = format!("there is no command {word}; there are {}", completions("/").join(" "));
+        return ChatInput::Unknown(text.to_owned(), error(why));
     };
-    if rest.is_empty() && !slash.takes.is_empty() && !slash.takes.starts_with('[') {
-        return Err(format!("{word} takes {}", slash.takes));
-    }
-    let (first, more) = first_word(rest);
-    match word {
-        _ if !rest.is_empty() && slash.takes.is_empty() => Err(format!("{word} takes no arguments")),
-        "/cost" => Ok(ChatInput::Cost),
-        "/clear" => Ok(ChatInput::Clear),
-        "/model" => Ok(ChatInput::Model((!rest.is_empty()).then(|| rest.to_owned()))),
-        "/attach" => Name::of_inbox(rest).map(ChatInput::Attach).map_err(|error| error.to_string()),
-        "/tasks" if rest.is_empty() => call(&[slash.calls, "list"]),
-        "/tasks" => call(&[slash.calls, "show", "--", rest]),
-        "/events" => call(&[slash.calls, "--last=20"]),
-        "/help" => Ok(ChatInput::Help),
-        "/quit" => Ok(ChatInput::Quit),
-        "/inbox" | "/interrupt" if rest.is_empty() => call(&[slash.calls, agent.as_str()]),
-        "/approve" | "/reject" => call(&[slash.calls, &format!("--feedback={more}"), "--", first]),
-        "/shutdown" => call(&[slash.calls, &format!("--reason={more}"), "--", first]),
-        _ => call(&[slash.calls, "--"].into_iter().chain(rest.split_whitespace()).collect::<Vec<_>>()),
+    slash.read(rest, agent).unwrap_or_else(|why| ChatInput::Wrong(error(why)))
+}
+
+impl Slash {
+    /// Reads what follows the command.
+    fn read(&self, rest: &str, agent: &Name) -> Result<ChatInput, String> {
+        let (first, more) = first_word(rest);
+        match self.word {
+            word if rest.is_empty() && !matches!(self.takes.chars().next(), None | Some('[')) => {
+                Err(format!("{word} takes {}", self.takes))
+            }
+            word if !rest.is_empty() && self.takes.is_empty() => Err(format!("{word} takes no arguments")),
+            "/cost" => call(&[self.calls, "--columns=name,model,tokens,cost"]),
+            "/clear" => Ok(ChatInput::Clear),
+            "/model" => Ok(ChatInput::Model((!rest.is_empty()).then(|| rest.to_owned()))),
+            "/attach" => Name::of_inbox(rest).map(ChatInput::Attach).map_err(|error| error.to_string()),
+            "/tasks" if rest.is_empty() => call(&[self.calls, "list"]),
+            "/tasks" => call(&[self.calls, "show", "--", rest]),
+            "/events" => call(&[self.calls, "--last=20"]),
+            "/help" => Ok(ChatInput::Help),
+            "/quit" | "/exit" => Ok(ChatInput::Quit),
+            "/inbox" | "/interrupt" if rest.is_empty() => call(&[self.calls, agent.as_str()]),
+            "/approve" | "/reject" => call(&[self.calls, &format!("--feedback={more}"), "--", first]),
+            "/shutdown" => call(&[self.calls, &format!("--reason={more}"), "--", first]),
+            _ => call(&[self.calls, "--"].into_iter().chain(rest.split_whitespace()).collect::<Vec<_>>()),
+        }
     }
 }
 
@@ -148,7 +162,7 @@ fn call(words: &[&str]) -> Result<ChatInput, String> {
 ///
 /// # Errors
 /// As the command of `teamctl`.
-pub(super) fn run(
+pub(in crate::ctl::chat) fn run(
     context: &Context,
     command: Command,
     says_answer: impl FnOnce(&str) -> bool,
@@ -173,13 +187,13 @@ pub(super) fn run(
 }
 
 /// Returns the commands that begin with what is typed.
-pub(super) fn completions(typed: &str) -> Vec<&'static str> {
+pub(in crate::ctl::chat) fn completions(typed: &str) -> Vec<&'static str> {
     COMMANDS.iter().map(|slash| slash.word).filter(|word| word.starts_with(typed)).collect()
 }
 
 /// What can be completed behind a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Takes {
+pub(in crate::ctl::chat) enum Takes {
     /// The name of a teammate.
     Name,
     /// The id of a plan.
@@ -187,7 +201,7 @@ pub(super) enum Takes {
 }
 
 /// Returns what a command takes.
-pub(super) fn takes(word: &str) -> Option<Takes> {
+pub(in crate::ctl::chat) fn takes(word: &str) -> Option<Takes> {
     let slash = COMMANDS.iter().find(|slash| slash.word == word)?;
     match slash.takes.trim_start_matches('[') {
         takes if takes.starts_with("NAME") => Some(Takes::Name),
@@ -197,14 +211,14 @@ pub(super) fn takes(word: &str) -> Option<Takes> {
 }
 
 /// Lists the commands.
-pub(super) fn help() -> String {
+pub(in crate::ctl::chat) fn help() -> String {
     let listed = COMMANDS.iter().filter(|slash| !slash.help.is_empty());
     let lines = listed.map(|it| format!("  {:<25} {}\n", format!("{} {}", it.word, it.takes), it.help));
     lines.collect::<String>() + KEYS
 }
 
 /// Rewrites a hint for the prompt: a command of `teamctl` becomes the command of the prompt that calls it.
-pub(super) fn in_chat(hint: &str) -> String {
+pub(in crate::ctl::chat) fn in_chat(hint: &str) -> String {
     if !hint.matches('`').count().is_multiple_of(2) {
         return hint.to_owned();
     }
@@ -276,16 +290,17 @@ mod tests {
         assert!(matches!(parsed("/model"), ChatInput::Model(None)));
         assert!(matches!(parsed("/model openai:x"), ChatInput::Model(Some(model)) if model == "openai:x"));
         assert!(matches!(parsed("! ls -l"), ChatInput::Shell(command) if command == "ls -l"));
-        assert!(matches!(parsed("/quit"), ChatInput::Quit) && matches!(parsed("/?"), ChatInput::Help));
+        assert!(matches!(called("/cost"), Command::Status(args) if args.columns.len() == 4));
+        assert!(matches!(parsed("/quit"), ChatInput::Quit));
     }
 
     #[test]
     fn a_line_that_is_no_command_is_not_sent() {
-        let ChatInput::Wrong(why) = parsed("/bash ls") else { panic!() };
+        let ChatInput::Unknown(_, why) = parsed("/bash ls") else { panic!() };
         assert_eq!(
             why.message(),
             "there is no command /bash; there are /status /inbox /events /tasks /cost /plans /approve /reject /shutdown /interrupt \
-             /attach /model /clear /help /quit /team"
+             /attach /model /clear /help /quit /team /exit"
         );
         for line in [
             "/",
@@ -300,8 +315,15 @@ mod tests {
             "/attach",
             "/attach ../x",
         ] {
-            assert!(matches!(parsed(line), ChatInput::Wrong(_)), "{line}");
+            assert!(matches!(parsed(line).for_model(false), ChatInput::Wrong(_)), "{line}");
         }
+    }
+
+    #[test]
+    fn the_built_in_model_takes_what_is_no_command() {
+        let is_said =
+            |line: &str| matches!(parsed(line).for_model(true), ChatInput::Say(said) if said == line);
+        assert!(is_said("/bash ls") && !is_said("/approve") && !is_said("/quit now"));
     }
 
     #[test]

@@ -1,22 +1,26 @@
-//! The question whether a plan is approved, after the lead agent has called for a verdict on it. Pure.
+//! The question to the person whether a plan is approved. Pure.
 
 use teamd_shared::id::RequestId;
+use teamd_shared::request::{Payload, Request};
 
-use super::view::Proposal;
+use crate::ctl::chat::conversation::view::Proposal;
 
 /// The question.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct PlanQuestion {
-    proposal: Proposal,
+pub(in crate::ctl::chat) struct PlanQuestion {
+    /// The plan.
+    pub(in crate::ctl::chat) request_id: RequestId,
     /// The question in words: which plan, of whom, how long.
-    pub(super) text: String,
+    pub(in crate::ctl::chat) text: String,
+    /// The verdict for which the lead agent has called.
+    pub(in crate::ctl::chat) proposal: Option<Proposal>,
     /// Whether the person rejects the plan, and only the reason is missing.
     rejects: bool,
 }
 
 /// What the person answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum PlanReply {
+pub(in crate::ctl::chat) enum PlanReply {
     /// The verdict.
     Verdict { approve: bool, feedback: String },
     /// The plan is rejected; the reason is asked for.
@@ -30,36 +34,34 @@ pub(super) enum PlanReply {
 }
 
 impl PlanQuestion {
-    /// Asks whether the person agrees with the lead agent about a plan of `from` with so many lines.
-    pub(super) fn new(proposal: Proposal, from: &str, lines: usize) -> Self {
-        let lines = if lines == 1 { "1 line".to_owned() } else { format!("{lines} lines") };
-        let text = format!("Approve plan {} of {from} ({lines})?", proposal.request_id);
-        Self { proposal, text, rejects: false }
-    }
-
-    /// Returns the id of the plan.
-    pub(super) fn request_id(&self) -> &RequestId {
-        &self.proposal.request_id
+    /// Asks about a plan, on which the lead agent may have called for a verdict.
+    pub(in crate::ctl::chat) fn new(plan: &Request, proposal: Option<Proposal>) -> Self {
+        let lines = match text(plan).lines().count() {
+            1 => "1 line".to_owned(),
+            lines => format!("{lines} lines"),
+        };
+        let text = format!("Approve plan {} of {} ({lines})?", plan.request_id, plan.from);
+        Self { request_id: plan.request_id.clone(), text, proposal, rejects: false }
     }
 
     /// Returns the prompt for the answer.
-    pub(super) fn prompt(&self) -> &'static str {
+    pub(in crate::ctl::chat) fn prompt(&self) -> &'static str {
         if self.rejects { "what shall change> " } else { "[y]es, [n]o, [v]iew, [l]ater> " }
     }
 
     /// Tells whether a text is an answer to such a question, and hardly a message.
-    pub(super) fn is_answer(text: &str) -> bool {
+    pub(in crate::ctl::chat) fn is_answer(text: &str) -> bool {
         let words = ["y", "yes", "a", "approve", "n", "no", "r", "reject", "v", "view", "l", "later"];
         words.contains(&text.trim().to_lowercase().as_str())
     }
 
     /// Reads an answer. Only a whole word is one: the beginning of a sentence approves nothing.
-    pub(super) fn read(&mut self, text: &str) -> PlanReply {
+    pub(in crate::ctl::chat) fn read(&mut self, text: &str) -> PlanReply {
         let text = text.trim();
         // The feedback of the lead agent belongs to its own verdict.
-        let of_lead = |approve: bool| match self.proposal.approve == approve {
-            true => self.proposal.feedback.clone(),
-            false => String::new(),
+        let of_lead = |approve: bool| {
+            let own = self.proposal.iter().find(|proposal| proposal.approve == approve);
+            own.map_or_else(String::new, |proposal| proposal.feedback.clone())
         };
         if self.rejects {
             let feedback = if text.is_empty() { of_lead(false) } else { text.to_owned() };
@@ -78,14 +80,29 @@ impl PlanQuestion {
     }
 }
 
+/// Returns the text of a plan.
+pub(in crate::ctl::chat) fn text(plan: &Request) -> &str {
+    match &plan.payload {
+        Payload::Plan { plan } => plan.trim_matches('\n'),
+        Payload::Shutdown { .. } => "",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use teamd_shared::journal::{Line, Record};
+
+    fn plan() -> Request {
+        let line = crate::ctl::requests::tests::asked(1, "a1b2c3d4", "plan_approval");
+        let Record::Request(record) = serde_json::from_str::<Line>(&line).unwrap().record else { panic!() };
+        record.request
+    }
 
     fn question(approve: bool) -> PlanQuestion {
-        let request_id = RequestId::new("a1").unwrap();
-        let feedback = "mind the log".to_owned();
-        PlanQuestion::new(Proposal { call: "t".to_owned(), request_id, approve, feedback }, "bob", 200)
+        let (call, feedback) = ("t".to_owned(), "mind the log".to_owned());
+        let request_id = plan().request_id;
+        PlanQuestion::new(&plan(), Some(Proposal { call, request_id, approve, feedback }))
     }
 
     fn gives(approve: bool, feedback: &str) -> PlanReply {
@@ -118,6 +135,8 @@ mod tests {
         }
         assert_eq!(question(true).read("later"), PlanReply::Later);
         assert_eq!(question(true).read("v"), PlanReply::View);
-        assert_eq!(question(true).text, "Approve plan a1 of bob (200 lines)?");
+        let mut without = PlanQuestion::new(&plan(), None);
+        assert_eq!(without.text, "Approve plan a1b2c3d4 of alice (2 lines)?");
+        assert_eq!(without.read("y"), gives(true, ""));
     }
 }

@@ -2,12 +2,14 @@
 //!
 //! What a model wrote is escaped after it is parsed: an entity such as `&#27;` is a control character only then.
 
+mod table;
+
 use anstyle::{AnsiColor, Style};
-use comfy_table::{ContentArrangement, Table, presets};
 use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
 
 use crate::ctl::escape;
 use crate::ctl::render::{BOLD, DIM};
+use crate::ctl::table::width;
 
 /// The style of code.
 const CODE: Style = AnsiColor::Cyan.on_default();
@@ -15,68 +17,8 @@ const CODE: Style = AnsiColor::Cyan.on_default();
 const INDENT: &str = "    ";
 /// The narrowest that a text is wrapped to.
 const NARROWEST: usize = 10;
-/// How many bytes of an answer in progress are looked at for the end of a block. A block that is longer is shown in parts.
-const LONGEST: usize = 64 * 1024;
-
-/// An answer that arrives piece by piece, and is printed block by block.
-#[derive(Debug, Default)]
-pub(super) struct AnswerText {
-    /// The blocks that may still change.
-    rest: String,
-    /// Whether a block of the answer is printed already.
-    begun: bool,
-}
-
-impl AnswerText {
-    /// Adds a piece, and returns the blocks that are complete now.
-    pub(super) fn push(&mut self, more: &str, columns: usize) -> String {
-        self.rest.push_str(more);
-        let complete = complete(&self.rest);
-        self.take(complete, columns)
-    }
-
-    /// Returns what is left: the answer is over.
-    pub(super) fn end(&mut self, columns: usize) -> String {
-        let last = self.take(self.rest.len(), columns);
-        self.begun = false;
-        last
-    }
-
-    /// Returns the block in progress as it would be printed now.
-    pub(super) fn in_progress(&self, columns: usize) -> String {
-        render(&self.rest, columns)
-    }
-
-    fn take(&mut self, bytes: usize, columns: usize) -> String {
-        let blocks: String = self.rest.drain(..bytes).collect();
-        let shown = render(&blocks, columns);
-        let gap = if self.begun && !shown.is_empty() { "\n" } else { "" };
-        self.begun |= !shown.is_empty();
-        format!("{gap}{shown}")
-    }
-}
-
-fn options() -> Options {
+pub(super) fn options() -> Options {
     Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS
-}
-
-/// Returns how many bytes of a text more text cannot change: all blocks but the last one.
-fn complete(text: &str) -> usize {
-    if text.len() > LONGEST {
-        return text.rfind('\n').map_or(text.len(), |at| at + 1);
-    }
-    let (mut depth, mut last) = (0, 0);
-    for (event, range) in Parser::new_ext(text, options()).into_offset_iter() {
-        if depth == 0 {
-            last = range.start;
-        }
-        match event {
-            Event::Start(_) => depth += 1,
-            Event::End(_) => depth -= 1,
-            _ => {}
-        }
-    }
-    last
 }
 
 /// Renders a text for so many columns: lines that end, or nothing.
@@ -197,7 +139,12 @@ impl Page {
                     .filter_map(|rows| rows.last_mut())
                     .for_each(|row| row.push(cell.clone()));
             }
-            TagEnd::Table => self.table(),
+            TagEnd::Table => {
+                let margin = self.margins.concat();
+                let room = self.columns.saturating_sub(width(&margin));
+                let shown = table::lay_out(self.table.take().unwrap_or_default(), room);
+                shown.lines().for_each(|line| self.text.extend([&margin, line, "\n"]));
+            }
             TagEnd::Strong | TagEnd::Emphasis | TagEnd::Strikethrough => self.pop(),
             TagEnd::Link | TagEnd::Image => self.link(),
             _ => {}
@@ -223,18 +170,6 @@ impl Page {
         if !target.is_empty() && !self.line.ends_with(&target) {
             self.put(&format!(" ({target})"));
         }
-    }
-
-    fn table(&mut self) {
-        let mut rows = self.table.take().unwrap_or_default().into_iter();
-        let mut table = Table::new();
-        table
-            .load_style(presets::UTF8_HORIZONTAL_ONLY)
-            .set_content_arrangement(ContentArrangement::Dynamic)
-            .set_width(u16::try_from(self.columns.saturating_sub(1)).unwrap_or(u16::MAX))
-            .set_header(rows.next().unwrap_or_default())
-            .add_rows(rows);
-        table.lines().for_each(|line| self.text.extend([line.trim_end(), "\n"]));
     }
 
     /// Leaves a blank line before a block, unless it is the first one or part of another.
@@ -276,7 +211,7 @@ impl Page {
             (Some(mark), Some((_, before))) => before.concat() + &mark,
             _ => rest.clone(),
         };
-        let columns = self.columns.saturating_sub(1).max(NARROWEST);
+        let columns = self.columns.max(NARROWEST);
         let mut begin = first;
         for line in line.split('\n') {
             let options = textwrap::Options::new(columns).initial_indent(&begin).subsequent_indent(&rest);
@@ -298,7 +233,7 @@ mod tests {
     fn blocks_are_laid_out_and_wrapped_at_words() {
         let text = "# Plan\nThe **correct** test, not `sum()`.\n\n1. one two three four\n2. b\n   - nested item\n\n\
             ```rust\nfn a() {}\n```\n> quoted\n\n---\nsee [it](https://example.org/17)\n";
-        insta::assert_snapshot!(plain(text, 20), @r"
+        insta::assert_snapshot!(plain(text, 19), @r"
         Plan
 
         The correct test,
@@ -314,7 +249,7 @@ mod tests {
 
         │ quoted
 
-        ────────────────────
+        ───────────────────
 
         see it
         (https://example.or
@@ -330,9 +265,37 @@ mod tests {
     #[test]
     fn a_table_fits_the_terminal() {
         let text = "| name | what it does |\n|---|---|\n| alice | writes the tests of the parser |\n| bo | **reads** |\n";
-        let shown = plain(text, 30);
-        assert!(shown.lines().all(|line| line.chars().count() < 30), "{shown}");
-        assert!(shown.contains("alice") && shown.contains("reads") && shown.contains("parser"), "{shown}");
+        insta::assert_snapshot!(plain(text, 60), @r"
+         name    what it does
+        ────────────────────────────────────────
+         alice   writes the tests of the parser
+         bo      reads
+        ");
+        insta::assert_snapshot!(plain(text, 30), @r"
+         name    what it does
+        ──────────────────────────────
+         alice   writes the tests of
+                 the parser
+        ──────────────────────────────
+         bo      reads
+        ");
+        insta::assert_snapshot!(plain(text, 12), @r"
+        name: alice
+        what it
+            does:
+            writes
+            the
+            tests of
+            the
+            parser
+
+        name: bo
+        what it
+            does:
+            reads
+        ");
+        let in_list = format!("- see\n\n{}", text.replace("| n", "  | n").replace("|--", "  |--"));
+        assert!(plain(&in_list, 60).contains("\n   name "), "{}", plain(&in_list, 60));
     }
 
     #[test]
@@ -352,24 +315,5 @@ mod tests {
             assert!(shown.contains("\\u{"), "{text:?}: {shown:?}");
             assert!(!render(text, 60).contains("\x1b[2J"), "{text:?}");
         }
-    }
-
-    #[test]
-    fn an_answer_is_printed_by_blocks() {
-        let mut answer = AnswerText::default();
-        assert_eq!(answer.push("one ", 80), "");
-        assert_eq!(answer.in_progress(80), "one\n");
-        assert_eq!(answer.push("two\n\nth", 80), "one two\n");
-        assert_eq!(answer.push("ree\n\n```\na\n\nb\n", 80), "\nthree\n");
-        assert!(answer.push("```\nend", 80).starts_with("\n    "));
-        assert_eq!(answer.end(80), "\nend\n");
-        assert_eq!(answer.push("next\n\n.", 80), "next\n");
-    }
-
-    #[test]
-    fn a_block_without_an_end_is_shown_in_parts() {
-        let mut answer = AnswerText::default();
-        let shown = answer.push(&"word ".repeat(20_000), 80);
-        assert!(shown.len() > LONGEST && answer.in_progress(80).is_empty());
     }
 }

@@ -8,7 +8,7 @@ use crate::ctl::{requests, roster};
 
 /// The names that a team knows.
 #[derive(Debug, Default)]
-pub(super) struct Names {
+pub(in crate::ctl::chat) struct Names {
     members: Vec<String>,
     /// The ids of the plans that are pending.
     plans: Vec<String>,
@@ -16,7 +16,7 @@ pub(super) struct Names {
 
 impl Names {
     /// Reads them. What cannot be read completes nothing.
-    pub(super) fn of(dir: &TeamDir) -> Self {
+    pub(in crate::ctl::chat) fn of(dir: &TeamDir) -> Self {
         let members = roster::load(dir).map(|roster| roster.members).unwrap_or_default();
         let requests = requests::recent(dir).unwrap_or_default();
         Self {
@@ -27,7 +27,7 @@ impl Names {
 }
 
 /// Returns where the word begins that is completed, and what it can become.
-pub(super) fn completions(typed: &str, names: impl FnOnce() -> Names) -> (usize, Vec<String>) {
+pub(in crate::ctl::chat) fn completions(typed: &str, names: impl FnOnce() -> Names) -> (usize, Vec<String>) {
     let start = typed.rfind(char::is_whitespace).map_or(0, |at| at + 1);
     let word = &typed[start..];
     if start == 0 && word.starts_with('/') {

@@ -60,7 +60,7 @@ impl LeadOptions {
     ///
     /// # Errors
     /// [`ExitCode::Usage`] if there can be none of this name.
-    pub(super) fn model(&self) -> Result<Option<ModelSpec>, CommandError> {
+    pub(in crate::ctl::chat) fn model(&self) -> Result<Option<ModelSpec>, CommandError> {
         let model = self.model.as_deref().map(str::parse::<ModelSpec>).transpose();
         model.map_err(|error| CommandError::new(ExitCode::Usage, error.to_string()).hint(error.hint()))
     }
@@ -68,13 +68,13 @@ impl LeadOptions {
 
 impl ChatTarget {
     /// Returns an agent by its name, the lead agent as it was started last.
-    pub(super) fn of(name: Name) -> Self {
+    pub(in crate::ctl::chat) fn of(name: Name) -> Self {
         let start = (name == Name::lead()).then(LeadOptions::default);
         Self { name, start }
     }
 
     /// Tells whether it is the lead agent, whose work includes that of its team.
-    pub(super) fn is_lead(&self) -> bool {
+    pub(in crate::ctl::chat) fn is_lead(&self) -> bool {
         self.start.is_some()
     }
 
@@ -82,7 +82,7 @@ impl ChatTarget {
     ///
     /// # Errors
     /// [`ExitCode::NotFound`] if a teammate is not on the roster.
-    pub(super) fn running(&self, dir: &TeamDir) -> Result<Option<RosterMember>, CommandError> {
+    pub(in crate::ctl::chat) fn running(&self, dir: &TeamDir) -> Result<Option<RosterMember>, CommandError> {
         let roster = roster::load(dir)?;
         let member = match (roster.member(&self.name), &self.start) {
             (None, None) => return Err(roster::unknown(&roster, &self.name)),
@@ -144,7 +144,11 @@ impl ChatTarget {
     ///
     /// # Errors
     /// As [`ChatTarget::ensure`], and [`ExitCode::Rejected`] if it does not leave.
-    pub(super) async fn restart(&self, context: &Context, dir: &TeamDir) -> Result<(), CommandError> {
+    pub(in crate::ctl::chat) async fn restart(
+        &self,
+        context: &Context,
+        dir: &TeamDir,
+    ) -> Result<(), CommandError> {
         if self.running(dir)?.is_some() {
             shut_down(context, dir, &self.name).await?;
         }

@@ -7,7 +7,7 @@ use std::io::Read;
 const MOST: u64 = 64 * 1024;
 
 /// Returns the text with the content of the files that it mentions, and a line about each.
-pub(super) fn with_files(text: &str) -> (String, Vec<String>) {
+pub(in crate::ctl::chat) fn with_files(text: &str) -> (String, Vec<String>) {
     let (mut all, mut told, mut room) = (text.to_owned(), Vec::new(), MOST);
     for path in text.split_whitespace().filter_map(|word| word.strip_prefix('@')) {
         // The end of a sentence is no part of a path.

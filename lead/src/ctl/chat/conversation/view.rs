@@ -10,7 +10,6 @@ use serde_json::Value;
 use teamd_shared::id::RequestId;
 use teamd_shared::message::{Body, IdleReason, Message};
 use teamd_shared::name::Name;
-use teamd_shared::request::Request;
 use teamd_shared::transcript::{Block, Cut, Entry, Event};
 use uuid::Uuid;
 
@@ -18,7 +17,7 @@ use super::summary;
 
 /// A part of the output, not yet escaped.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Item {
+pub(in crate::ctl::chat) enum Item {
     /// More of the agent's answer: it continues the line.
     Answer(String),
     /// The agent's answer is over: what follows begins on a line of its own.
@@ -31,28 +30,20 @@ pub(super) enum Item {
 
 /// A verdict on a plan for which the agent has called, and which a person confirms.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Proposal {
+pub(in crate::ctl::chat) struct Proposal {
     /// The id of the call.
-    pub(super) call: String,
+    pub(in crate::ctl::chat) call: String,
     /// The plan.
-    pub(super) request_id: RequestId,
+    pub(in crate::ctl::chat) request_id: RequestId,
     /// The verdict of the agent.
-    pub(super) approve: bool,
+    pub(in crate::ctl::chat) approve: bool,
     /// Its feedback.
-    pub(super) feedback: String,
-}
-
-impl Proposal {
-    /// Stands for a plan on which no agent has called for a verdict.
-    pub(super) fn none(plan: &Request) -> Self {
-        let (call, request_id) = (plan.request_id.to_string(), plan.request_id.clone());
-        Self { call, request_id, approve: true, feedback: String::new() }
-    }
+    pub(in crate::ctl::chat) feedback: String,
 }
 
 /// The state of a conversation.
 #[derive(Debug)]
-pub(super) struct ConversationView {
+pub(in crate::ctl::chat) struct ConversationView {
     name: Name,
     /// The text that is shown of the answer in progress.
     shown: String,
@@ -73,7 +64,7 @@ pub(super) struct ConversationView {
 
 impl ConversationView {
     /// Begins with nothing of a member's conversation. With `hides_plans` a plan that the agent reads is not shown.
-    pub(super) fn new(name: &Name, hides_plans: bool) -> Self {
+    pub(in crate::ctl::chat) fn new(name: &Name, hides_plans: bool) -> Self {
         Self {
             name: name.clone(),
             shown: String::new(),
@@ -89,32 +80,32 @@ impl ConversationView {
     }
 
     /// Does not show a message when the agent reads it.
-    pub(super) fn sent(&mut self, id: Uuid) {
+    pub(in crate::ctl::chat) fn sent(&mut self, id: Uuid) {
         self.own.insert(id);
     }
 
     /// Tells whether a turn is running, according to the transcript.
-    pub(super) fn in_turn(&self) -> bool {
+    pub(in crate::ctl::chat) fn in_turn(&self) -> bool {
         self.in_turn
     }
 
     /// Returns the text that is shown of the answer in progress.
-    pub(super) fn live(&self) -> &str {
+    pub(in crate::ctl::chat) fn live(&self) -> &str {
         &self.shown
     }
 
     /// Returns how the last piece of work ended; none while the next one is in progress.
-    pub(super) fn ended(&self) -> Option<IdleReason> {
+    pub(in crate::ctl::chat) fn ended(&self) -> Option<IdleReason> {
         self.ended
     }
 
     /// Returns the verdicts for which the agent has called without a result yet, oldest first.
-    pub(super) fn proposals(&self) -> &[Proposal] {
+    pub(in crate::ctl::chat) fn proposals(&self) -> &[Proposal] {
         &self.proposals
     }
 
     /// Takes entries that are not shown, and the text that was read before them.
-    pub(super) fn skip(&mut self, entries: &[Entry], live: &str) {
+    pub(in crate::ctl::chat) fn skip(&mut self, entries: &[Entry], live: &str) {
         let mut hidden = Vec::new();
         entries.iter().for_each(|entry| self.entry(&entry.event, &mut hidden));
         if !self.in_turn {
@@ -124,7 +115,7 @@ impl ConversationView {
 
     /// Returns what is new: the text of the answer in progress, and the entries that were read *after* it. In this order
     /// the entries have each answer whose text made room for the next one.
-    pub(super) fn update(&mut self, live: &str, entries: &[Entry]) -> Vec<Item> {
+    pub(in crate::ctl::chat) fn update(&mut self, live: &str, entries: &[Entry]) -> Vec<Item> {
         let (mut items, was_abandoned) = (Vec::new(), self.abandoned);
         for entry in entries {
             self.entry(&entry.event, &mut items);

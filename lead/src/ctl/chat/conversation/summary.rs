@@ -28,13 +28,6 @@ pub(in crate::ctl) fn line_and_more(text: &str) -> String {
     }
 }
 
-/// Returns the first line of a plan that says something: no heading such as `# Plan`.
-pub(in crate::ctl) fn title(plan: &str) -> String {
-    let plain = |line: &str| line.trim_start_matches(['#', ' ']).trim().to_owned();
-    let says = |line: &String| !matches!(line.to_lowercase().trim_end_matches(':'), "" | "plan" | "the plan");
-    line(&plan.lines().map(plain).find(says).unwrap_or_else(|| plain(&line(plan))))
-}
-
 /// Describes a tool call.
 pub(in crate::ctl) fn call(name: &str, input: &Value) -> String {
     let fields: Vec<String> = match input.as_object() {
@@ -154,12 +147,6 @@ mod tests {
             "  ↳ [exit code 1]",
             "a command that prints so has not failed"
         );
-    }
-
-    #[test]
-    fn the_title_of_a_plan_says_something() {
-        assert_eq!(title("# Plan\n\n## Split the parser\n1. a"), "Split the parser");
-        assert_eq!(title("# Plan"), "Plan");
     }
 
     #[test]

@@ -1,0 +1,60 @@
+//! A table of Markdown: columns where they fit, else each row as a list of its cells.
+
+use comfy_table::{ColumnConstraint, ContentArrangement, LineStyle, Table, TableStyle, Width};
+
+use crate::ctl::output::{paint, wrap};
+use crate::ctl::render::BOLD;
+use crate::ctl::table::width;
+
+/// What a column takes beside its cells.
+const PADDING: usize = 2;
+/// The longest word that is never parted in a cell.
+const WORD: usize = 24;
+
+/// Lays rows out, the first of which are the titles.
+pub(super) fn lay_out(rows: Vec<Vec<String>>, columns: usize) -> String {
+    let widest = |measure: fn(&str) -> usize| -> Vec<usize> {
+        let count = rows.iter().map(Vec::len).max().unwrap_or(0);
+        let of =
+            |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| measure(cell)).max();
+        (0..count).map(|column| of(column).unwrap_or(0) + PADDING).collect()
+    };
+    let (least, whole) = (widest(longest_word), widest(width));
+    if least.iter().sum::<usize>() > columns {
+        return wrap(&records(&rows), columns);
+    }
+    let line = LineStyle::none().fill('─').junction('─');
+    let style = TableStyle::new().header_separator(line);
+    let fits = whole.iter().sum::<usize>() <= columns;
+    let lower = |width: usize| ColumnConstraint::LowerBoundary(Width::Fixed(narrow(width)));
+    let mut rows = rows.into_iter();
+    let mut table = Table::new();
+    table
+        // Rows of several lines are told apart by a line.
+        .load_style(if fits { style } else { style.row_separator(line) })
+        .set_content_arrangement(ContentArrangement::Dynamic)
+        .set_width(narrow(columns))
+        .set_header(rows.next().unwrap_or_default())
+        .add_rows(rows)
+        .set_constraints(least.into_iter().map(lower));
+    table.lines().map(|line| format!("{}\n", line.trim_end())).collect()
+}
+
+/// Shows each row as a list of its cells.
+fn records(rows: &[Vec<String>]) -> String {
+    let Some((titles, rows)) = rows.split_first() else { return String::new() };
+    let cell = |(title, cell): (&String, &String)| match cell.is_empty() {
+        true => String::new(),
+        false => format!("{}: {cell}\n", paint(BOLD, title)),
+    };
+    let record = |row: &Vec<String>| titles.iter().zip(row).map(cell).collect::<String>();
+    rows.iter().map(record).collect::<Vec<_>>().join("\n")
+}
+
+fn longest_word(cell: &str) -> usize {
+    cell.split_whitespace().map(width).max().unwrap_or(0).min(WORD)
+}
+
+fn narrow(width: usize) -> u16 {
+    u16::try_from(width).unwrap_or(u16::MAX)
+}

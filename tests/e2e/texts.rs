@@ -152,7 +152,7 @@ fn errors_of_the_command_line_say_what_is_expected() {
     }
     session.teamctl_with("send lead -", " \n");
     session.teamctl_with("chat", "");
-    session.teamctl_with("chat", "/tame\n");
+    session.teamctl_with("chat", "/team a b\n");
     session.teamctl_with("chat", "/shutdown\n");
     session.snapshot("errors-of-the-command-line", &[]);
 }

@@ -8,7 +8,6 @@ use rustyline::completion::longest_common_prefix;
 use teamd_shared::name::Name;
 
 use super::{Next, Session};
-use crate::ctl::args::{self, Command};
 use crate::ctl::chat::SCRIPT;
 use crate::ctl::chat::agent::ChatTarget;
 use crate::ctl::chat::prompt::commands::{self, ChatInput};
@@ -16,6 +15,7 @@ use crate::ctl::chat::prompt::complete::{Names, completions};
 use crate::ctl::chat::prompt::mention;
 use crate::ctl::chat::prompt::question::PlanQuestion;
 use crate::ctl::chat::terminal::{Input, Pressed};
+use crate::ctl::commands::interrupt;
 use crate::ctl::escape;
 use crate::ctl::output::{lines, paint};
 use crate::ctl::render::DIM;
@@ -144,9 +144,10 @@ impl Session<'_> {
             self.put_off();
         } else if self.is_busy() {
             self.until_begun().await;
-            let name = self.target.name.clone();
             // That it is over is shown by the transcript.
-            self.carry_out(Command::Interrupt(args::Teammate { name })).await;
+            if let Err(error) = interrupt::ask(self.dir, &self.target.name).await {
+                self.context.out.error(&error);
+            }
         } else if self.console.line.text().is_empty() {
             self.context.out.hint("no turn is running; /quit or Ctrl-D leaves");
         } else {

@@ -80,7 +80,7 @@ pub(in crate::ctl) fn run(context: &Context, args: &Run) -> CommandResult {
     })?;
     let dir = context.dir()?;
     check(Some(&dir))?;
-    let screen = (context.out.width().is_some() && Screen::can_move()).then(|| Screen::new());
+    let screen = (context.out.width().is_some() && Screen::can_move()).then(Screen::new);
     let drawn = screen.as_ref().map(|screen| context.elsewhere()(screen.output()));
     let context = drawn.as_ref().unwrap_or(context);
     let mut work = Work::begin(context, &dir, (args, screen.as_ref()))?;

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use teamd_shared::clock::{since_boot, wall};
 use teamd_shared::config::{Roster, RosterMember};
 use teamd_shared::control::Command;
-use teamd_shared::journal::{Line, MemberEvent, Record, Team};
+use teamd_shared::journal::{Line, MemberEvent, Record, Team, TeamEvent};
 use teamd_shared::member::MemberStatus;
 use teamd_shared::price::Prices;
 use teamd_shared::request::Kind;
@@ -38,7 +38,7 @@ use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
 
 use begin::{has_work, member};
-use progress::{Obstacle, Progress, Scope, Seat, Seen};
+use progress::{Obstacle, Progress, Scope, Seat, Seen, Wait};
 use report::ReportFile;
 use spent::Spent;
 
@@ -46,6 +46,9 @@ use spent::Spent;
 const POLL_SETTLING: Duration = Duration::from_millis(20);
 /// How long the roster may show a member as it was before its last entry, in seconds. Not each entry changes what it shows.
 const ROSTER_FOLLOWS: f64 = 2.0;
+
+/// How long the daemon may take to give an idle member a task that it may claim. Some it gives none, whose checkout is not clean.
+const OFFERED: Duration = Duration::from_secs(60);
 
 /// Why a run has ended.
 enum Ending {
@@ -130,7 +133,7 @@ impl<'a> Work<'a> {
     async fn watch(&mut self) -> Result<Ending, CommandError> {
         let [mut records, mut members] = [TeamPath::journal(), TeamPath::config()]
             .map(|at| Wake::new(self.dir, &at, self.context.settings.poll));
-        let mut seemed_over = None;
+        let (mut seemed_over, mut offered) = (None, (0, Instant::now()));
         loop {
             self.show_changes()?;
             // In this order: an inbox that was read later has what followed from the journal.
@@ -145,18 +148,26 @@ impl<'a> Work<'a> {
                     not_running(self.dir).hint("say `teamctl run` again: it starts the daemon, and goes on")
                 );
             }
-            let progress = self.progress(&team, &roster)?;
-            match progress {
-                Progress::Over(obstacles) if seemed_over == Some(team.seq) => {
-                    return Ok(Ending::Over(obstacles));
+            let seat = |member| Ok(Seat { member, rests: self.rests(member)? });
+            let seats: Vec<Seat<'_>> =
+                roster.members.iter().map(seat).collect::<Result<_, CommandError>>()?;
+            let seen = Seen { team: &team, seats: &seats, scope: &self.scope, has_goal: self.has_goal };
+            let progress = seen.progress();
+            if offered.0 != team.seq || progress != Progress::GoesOn(Wait::Offer) {
+                offered = (team.seq, Instant::now());
+            }
+            match &progress {
+                Progress::GoesOn(Wait::Offer) if offered.1.elapsed() > OFFERED => {
+                    return Ok(Ending::Over(seen.obstacles()));
                 }
-                Progress::Over(_) => {
+                Progress::Over if seemed_over == Some(team.seq) => return Ok(Ending::Over(seen.obstacles())),
+                Progress::Over => {
                     // What the journal says may not have its effects yet. A daemon that answers has performed them.
                     seemed_over = Some(team.seq);
                     Client::connect(self.dir).await?.call(Command::Ping).await?;
                     continue;
                 }
-                Progress::GoesOn { .. } => seemed_over = None,
+                Progress::GoesOn(_) => seemed_over = None,
             }
             let changed = async {
                 tokio::select! {
@@ -165,18 +176,10 @@ impl<'a> Work<'a> {
                 }
             };
             match progress {
-                Progress::GoesOn { settles: true } => {
-                    drop(tokio::time::timeout(POLL_SETTLING, changed).await)
-                }
+                Progress::GoesOn(Wait::Mail) => drop(tokio::time::timeout(POLL_SETTLING, changed).await),
                 _ => changed.await,
             }
         }
-    }
-
-    fn progress(&self, team: &Team, roster: &Roster) -> Result<Progress, CommandError> {
-        let seat = |member| Ok(Seat { member, rests: self.rests(member)? });
-        let seats: Vec<Seat<'_>> = roster.members.iter().map(seat).collect::<Result<_, CommandError>>()?;
-        Ok(Seen { team, seats: &seats, scope: &self.scope, has_goal: self.has_goal }.progress())
     }
 
     /// Tells whether an idle member has nothing more to do, and the roster shows it as it is after its last piece of work.
@@ -255,7 +258,8 @@ fn tells(record: &Record) -> bool {
                 MemberEvent::Spawned | MemberEvent::Exited | MemberEvent::Silent | MemberEvent::Answering
             )
         }
-        Record::Team(_) | Record::Snapshot(_) => false,
+        Record::Team(record) => record.event == TeamEvent::Noted,
+        Record::Snapshot(_) => false,
     }
 }
 

@@ -51,7 +51,7 @@ fn team(record: &TeamRecord) -> String {
         TeamEvent::Stopped => "the daemon ended".to_owned(),
         TeamEvent::Read => "the daemon read lines of the lead's inbox".to_owned(),
         TeamEvent::Restored => "the daemon put files of the team back, or their modes".to_owned(),
-        TeamEvent::Noted => "the daemon told a member something".to_owned(),
+        TeamEvent::Noted => record.content.clone().unwrap_or_default(),
     }
 }
 

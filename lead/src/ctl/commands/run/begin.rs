@@ -24,8 +24,8 @@ use crate::ctl::{journal, money, roster};
 use crate::error::CommandError;
 use crate::exit_code::ExitCode;
 
-/// How long a member may take until it is ready.
-const READY: Duration = Duration::from_secs(30);
+/// How long a member may take until it is ready: what prepares its workspace may take minutes.
+const READY: Duration = Duration::from_secs(600);
 
 /// What the lead agent is told beside its goal.
 const WITH_GOAL: &str = "No person is here while you work on this. Make tasks of it with task_create, each with a check that shows \
@@ -76,8 +76,9 @@ impl<'a> Work<'a> {
         names: &[Name],
         (tasks, goal): (Vec<TaskFields>, Option<String>),
     ) -> Result<(), CommandError> {
+        let patience = self.args.timeout.map_or(READY, |timeout| timeout.min(READY));
         for name in names {
-            let started = up::start(self.context, self.dir, member(name), (READY, |_, _| Ok(())));
+            let started = up::start(self.context, self.dir, member(name), (patience, |_, _| Ok(())));
             // What its code means of a run is something else.
             started.map_err(|error| match error.code() {
                 ExitCode::TimedOut | ExitCode::Conflict | ExitCode::NotFound => {

@@ -48,10 +48,21 @@ pub(super) struct Seen<'s> {
 /// How far a run is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Progress {
-    /// A member or the daemon has something to do. `settles`: only mail has yet to be read.
-    GoesOn { settles: bool },
-    /// Nothing more happens by itself: nothing is left to do, or these obstacles hold it up.
-    Over(Vec<Obstacle>),
+    /// Something is to come.
+    GoesOn(Wait),
+    /// Nothing more happens by itself: nothing is left to do, or all that is left is stuck.
+    Over,
+}
+
+/// What a run waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wait {
+    /// A member works, or a check runs.
+    Work,
+    /// A member has mail to read.
+    Mail,
+    /// A member is idle, and the daemon has yet to give it a task.
+    Offer,
 }
 
 /// Why a task, or the goal itself, gets no further.
@@ -86,16 +97,20 @@ impl Seen<'_> {
                 }
             }
         }
-        let offered = || self.seats.iter().any(|seat| self.is_given_work(seat));
-        if works || settles {
-            return Progress::GoesOn { settles: !works };
+        let is_under_way = || open.iter().any(|task| self.is_under_way(task));
+        match (works, settles) {
+            (true, _) => Progress::GoesOn(Wait::Work),
+            (false, true) => Progress::GoesOn(Wait::Mail),
+            _ if is_under_way() => Progress::GoesOn(Wait::Work),
+            _ if self.seats.iter().any(|seat| self.is_given_work(seat)) => Progress::GoesOn(Wait::Offer),
+            _ => Progress::Over,
         }
-        if open.iter().any(|task| self.is_under_way(task)) || offered() {
-            return Progress::GoesOn { settles: false };
-        }
-        Progress::Over(
-            self.of_goal().into_iter().chain(open.iter().map(|task| self.obstacle(task))).collect(),
-        )
+    }
+
+    /// Says what holds up each task that is open, and the goal.
+    pub(super) fn obstacles(&self) -> Vec<Obstacle> {
+        let open = self.team.tasks.values().filter(|task| !task.status.is_finished());
+        self.of_goal().into_iter().chain(open.map(|task| self.obstacle(task))).collect()
     }
 
     /// Tells whether a check or a merge of a task is under way.
@@ -192,6 +207,9 @@ impl Seen<'_> {
             }
             (MemberStatus::Idle, _) if terms.is_some_and(|terms| !terms.auto) => {
                 format!("{name} is idle, and takes no task by itself (--auto)")
+            }
+            (MemberStatus::Idle, _) if self.team.held_by(name).is_none() => {
+                format!("{name} is idle, and is given no task (`teamctl inbox` may say why)")
             }
             (status, _) if status.is_ended() => format!("{name} has ended ({})", status.as_str()),
             (status, _) => format!("{name} is {}", status.as_str()),

@@ -65,11 +65,14 @@ fn progress(members: &[Given], tasks: &[Set], goal: bool) -> String {
         .collect();
     let seats: Vec<Seat<'_>> = roster.iter().map(|(member, rests)| Seat { member, rests: *rests }).collect();
     let scope = Scope { open: BTreeSet::new(), since: 1 };
-    match (Seen { team: &team, seats: &seats, scope: &scope, has_goal: goal }).progress() {
-        Progress::GoesOn { settles: true } => "mail".to_owned(),
-        Progress::GoesOn { settles: false } => "goes on".to_owned(),
-        Progress::Over(obstacles) if obstacles.is_empty() => "over".to_owned(),
-        Progress::Over(obstacles) => obstacles
+    let seen = Seen { team: &team, seats: &seats, scope: &scope, has_goal: goal };
+    match seen.progress() {
+        Progress::GoesOn(Wait::Mail) => "mail".to_owned(),
+        Progress::GoesOn(Wait::Offer) => "offer".to_owned(),
+        Progress::GoesOn(Wait::Work) => "goes on".to_owned(),
+        Progress::Over if seen.obstacles().is_empty() => "over".to_owned(),
+        Progress::Over => seen
+            .obstacles()
             .iter()
             .map(|it| {
                 let ids: String = it.requests.iter().map(|id| format!(" [{id}]")).collect();
@@ -96,15 +99,15 @@ fn a_run_goes_on_while_a_member_or_the_daemon_has_something_to_do() {
         (vec![idle], vec![("in_review", "bob")], "goes on"),
         (vec![("bob", "crashed", "")], vec![("in_review", "")], "goes on"),
         // The daemon gives an idle member its next task.
-        (vec![idle], vec![("pending", "")], "goes on"),
-        (vec![idle], vec![("failed", ""), ("pending", "after=1"), ("pending", "for=bob")], "goes on"),
+        (vec![idle], vec![("pending", "")], "offer"),
+        (vec![idle], vec![("failed", ""), ("pending", "after=1"), ("pending", "for=bob")], "offer"),
         (
             vec![("amy", "awaiting_approval", "plan"), idle],
             vec![("in_progress", "amy"), ("pending", "")],
-            "goes on",
+            "offer",
         ),
         // One of them alone suffices.
-        (vec![idle, busy], vec![("in_progress", "bob"), ("pending", "")], "goes on"),
+        (vec![idle, busy], vec![("in_progress", "bob"), ("pending", "")], "offer"),
     ] {
         assert_eq!(progress(&members, &tasks, false), expected, "{members:?} {tasks:?}");
     }

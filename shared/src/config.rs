@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::checkout::Checkout;
 use crate::journal::Daemon;
 use crate::json;
-use crate::member::{Bounds, Cgroup, Exit, Gate, Limits, MemberStatus, Sandbox, Waiting};
+use crate::member::{Agent, Bounds, Cgroup, Exit, Gate, Limits, MemberStatus, Sandbox, Waiting};
 use crate::message::IdleReason;
 use crate::name::Name;
 use crate::process::Identity;
@@ -82,6 +82,9 @@ pub struct RosterMember {
     /// The model, as `PROVIDER[:MODEL]`.
     #[serde(default)]
     pub model: String,
+    /// The program that is its mind; null for the built-in agent.
+    #[serde(default)]
+    pub agent: Option<Agent>,
     /// The directory that it works in.
     #[serde(default)]
     pub workspace: String,

@@ -24,8 +24,8 @@ use crate::amount::{parse_period, parse_window, written};
 use crate::message::LEAD;
 use crate::name::Name;
 use crate::settings::{Lookup, Settings};
-use crate::terms::TermsPatch;
 use crate::terms::paths::absolute;
+use crate::terms::{AgentProgram, BUILT_IN, TermsPatch};
 
 /// Its name.
 pub const FILE: &str = "team.toml";
@@ -53,6 +53,8 @@ pub struct TeamFile {
     pub counts: BTreeMap<Name, u32>,
     /// The terms of the lead agent.
     pub lead: TermsPatch,
+    /// The agents that are programs of the user, by their names.
+    pub agents: BTreeMap<String, AgentProgram>,
 }
 
 /// How the models' services are reached.
@@ -77,6 +79,7 @@ struct Tables {
     roles: BTreeMap<String, TermsPatch>,
     members: BTreeMap<Name, TermsPatch>,
     lead: TermsPatch,
+    agents: BTreeMap<String, AgentProgram>,
 }
 
 /// How many teammates a member stands for.
@@ -89,14 +92,24 @@ struct Count {
 /// The largest count: more is a slip.
 const MOST: u32 = 1000;
 
-const TABLES: [&str; 4] = ["service", "roles", "members", "lead"];
+const TABLES: [&str; 5] = ["service", "roles", "members", "lead", "agents"];
 
 /// The terms that make no sense in a table.
-const NOT_AT_TOP: [&str; 4] = ["role", "prompt", "workspace", "instructions"];
-const NOT_OF_A_ROLE: [&str; 3] = ["role", "workspace", "instructions"];
-const NOT_OF_A_MEMBER: [&str; 1] = ["instructions"];
-const NOT_OF_THE_LEAD: [&str; 8] =
-    ["role", "workspace", "plan", "approve_by", "restart", "auto", "checkout", "instructions"];
+const NOT_AT_TOP: [&str; 5] = ["role", "prompt", "workspace", "instructions", "program"];
+const NOT_OF_A_ROLE: [&str; 4] = ["role", "workspace", "instructions", "program"];
+const NOT_OF_A_MEMBER: [&str; 2] = ["instructions", "program"];
+const NOT_OF_THE_LEAD: [&str; 10] = [
+    "role",
+    "workspace",
+    "plan",
+    "approve_by",
+    "restart",
+    "auto",
+    "checkout",
+    "instructions",
+    "agent",
+    "program",
+];
 
 impl TeamFile {
     /// Reads the text of a file.
@@ -122,11 +135,12 @@ impl TeamFile {
             };
             part.insert(key, value);
         }
-        let Tables { service, roles, members, lead } = part_of(text, Spanned::new(span.clone(), tables))?;
+        let tables = part_of(text, Spanned::new(span.clone(), tables))?;
+        let Tables { service, roles, members, lead, agents } = tables;
         let settings: Settings = part_of(text, Spanned::new(span.clone(), settings))?;
         let mut team: TermsPatch = part_of(text, Spanned::new(span, team))?;
         team.checkout = team.checkout.or(settings.checkout.always.then_some(true));
-        Ok(Self { path: PathBuf::new(), settings, service, team, roles, members, counts, lead })
+        Ok(Self { path: PathBuf::new(), settings, service, team, roles, members, counts, lead, agents })
     }
 
     /// Returns where the file of a team is: where the variable [`VARIABLE`] says, else beside the team directory as the
@@ -242,6 +256,12 @@ fn refuse_misplaced(text: &str, document: &DeTable<'_>) -> Result<(), TeamFileEr
         let tables = table(key).into_iter().flat_map(|tables| tables.values());
         tables.filter_map(|value: &Spanned<DeValue<'_>>| value.get_ref().as_table()).collect::<Vec<_>>()
     };
+    if let Some((key, _)) = table("agents").and_then(|agents| agents.get_key_value(BUILT_IN)) {
+        return wrong(
+            key,
+            format!("the agent {BUILT_IN} is the one that is built in: give yours another name"),
+        );
+    }
     let lead = table("lead").into_iter().collect();
     let places: [(Vec<&DeTable<'_>>, &[&str]); 4] = [
         (vec![document], &NOT_AT_TOP),

@@ -3,6 +3,7 @@
 //! [`Terms`] say what holds, [`TermsPatch`] what one source says of it: the flags of a command, the environment, a table of
 //! `team.toml`. [`resolve`] merges the patches of all sources, [`paths`] resolves the paths that they name.
 
+mod agent;
 mod patch;
 pub mod paths;
 pub mod resolve;
@@ -14,6 +15,7 @@ use schemars::JsonSchema;
 use serde::ser::SerializeStruct;
 use serde::{Deserialize, Serialize, Serializer};
 
+pub use agent::{Agent, AgentProgram, BUILT_IN, Protocol};
 pub use patch::{SandboxPatch, TermsPatch};
 
 use crate::checkout::Checkout;
@@ -29,6 +31,9 @@ pub struct Terms {
     pub role: String,
     /// The model, as `PROVIDER[:MODEL]`.
     pub model: String,
+    /// The program that is its mind; null for the built-in agent.
+    #[serde(default)]
+    pub program: Option<Agent>,
     /// The directory that it works in, absolute and without links.
     pub workspace: String,
     /// Whether it must submit a plan first.
@@ -67,6 +72,14 @@ impl Terms {
     pub fn with(mut self, patch: &TermsPatch) -> Self {
         set(&mut self.role, patch.role.clone());
         set(&mut self.model, patch.model.as_ref().map(ToString::to_string));
+        if let Some(name) = &patch.agent {
+            let program = patch.program.clone();
+            self.program = program.map(|AgentProgram { command, protocol }| Agent {
+                name: name.clone(),
+                command,
+                protocol,
+            });
+        }
         set(&mut self.workspace, patch.workspace.clone());
         set(&mut self.plan, patch.plan);
         set(&mut self.approve_by, patch.approve_by);

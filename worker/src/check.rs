@@ -31,6 +31,7 @@ pub(crate) async fn run(setting: &Setting, order: &CheckOrder, lock: File) -> an
         territory: order.territory.iter().map(PathBuf::from).collect(),
         sandbox: order.sandbox.clone(),
         shown: Checkout::shown(order.checkout.as_ref()),
+        agent: None,
         bounds: order.bounds,
         cgroup: None,
         confinement: setting.confinement.clone(),

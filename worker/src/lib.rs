@@ -22,11 +22,13 @@ use std::process::ExitCode;
 
 use clap::{Command, CommandFactory, FromArgMatches};
 
-/// Runs `team-worker`: an incarnation of a teammate, the shim of one of its commands, or the sandbox init of that.
+/// Runs `team-worker`: an incarnation of a teammate, the shim of one of its commands, or the sandbox init or
+/// the live gate of that.
 pub fn team_worker(version: &'static str) -> ExitCode {
     match std::env::args_os().nth(1) {
         Some(first) if first == shim::SUBCOMMAND => return shim::shim_main(),
         Some(first) if first == sandbox::init::SUBCOMMAND => return sandbox::init::init_main(),
+        Some(first) if first == sandbox::gate::SUBCOMMAND => return sandbox::gate::gate_main(),
         _ => {}
     }
     let matches = command_line().version(version).try_get_matches();

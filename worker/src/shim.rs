@@ -4,7 +4,8 @@
 //!
 //! - 0 is the transcript: while the shim lives, the liveness lock is held, even if the worker is gone;
 //! - 1 is a socket to the worker: the lifeline (its end, by the worker's will or death, ends the command) and the
-//!   channel of the report, one JSON line that is written when nothing of the command is left;
+//!   channel of the report, one JSON line that is written when nothing of the command is left. While an agent runs, the worker
+//!   says a byte to open or close its gate, and the shim answers with a line when that is done;
 //! - 2 is where the output of the command goes: a pipe to the worker, or a log file.
 //!
 //! With a policy the command runs below a sandbox init that confines it ([`crate::sandbox`]); the shim stays outside. The
@@ -12,7 +13,7 @@
 //! everything that it started is ended, by one of two nets: the kernel ends a pid namespace with its first process; without
 //! one the shim is the subreaper of the tree, and kills all that descends from it, `setsid` or not.
 //!
-//! The shim must never exit before that, never touch the transcript, and start nothing but the command. What it
+//! The shim must never exit before that, never touch the transcript, and start nothing but the command, and what changes its gate. What it
 //! may not kill (a program of another user, started with `sudo`) it waits for: an incarnation is not over before.
 
 mod job;
@@ -33,16 +34,24 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{
     Pid, PidfdFlags, WaitId, WaitIdOptions, WaitOptions, WaitStatus, kill_process, pidfd_open, waitpid,
 };
+use teamd_shared::member::Gate;
 use teamd_shared::process::{close_inherited, deny_tracing};
 use teamd_shared::sandbox::Namespaces;
 
 use crate::bounds;
-use crate::sandbox::{self, AbsentFiles};
-pub(crate) use job::{Job, Order};
-pub(crate) use report::{ExitCause, Report};
+use crate::sandbox::{self, AbsentFiles, LiveGate};
+pub(crate) use job::{AgentOrder, Job, Order};
+pub(crate) use report::{ExitCause, GateSet, Report};
 
 /// The hidden subcommand under which the worker's program is a shim.
 pub(crate) const SUBCOMMAND: &str = "shim";
+
+/// What a worker says over the lifeline to open the gate of an agent, and to close it.
+pub(crate) const OPEN_GATE: [u8; 1] = *b"o";
+pub(crate) const CLOSE_GATE: [u8; 1] = *b"c";
+
+/// How long a sandbox may take to be built.
+const CONFINED_WITHIN: Duration = Duration::from_secs(10);
 
 /// How often the processes of a command are counted that may have only so many.
 const COUNTED_EVERY: Duration = Duration::from_millis(250);
@@ -61,7 +70,7 @@ impl Job {
         let deadline = self.order.timeout.map(|timeout| Instant::now() + timeout);
         let cannot = |what: &'static str| move |error: io::Error| format!("cannot {what}: {error}");
         // What the shell that once started the daemon had left open is no business of a command.
-        close_inherited(Some(self.descriptor())).map_err(cannot("close what it inherited"))?;
+        close_inherited(&self.descriptors()).map_err(cannot("close what it inherited"))?;
         if let Some(policy) = &self.order.policy {
             sandbox::prepare(policy).map_err(cannot("make namespaces for the command"))?;
         }
@@ -83,7 +92,7 @@ impl Job {
         let signals = read_signals().map_err(cannot("read signals"))?;
         let early =
             next_event(&signals, None, Some(Instant::now())).map_err(cannot("look at its lifeline"))?;
-        if let Some(cause) = early {
+        if let Some(Event::Over(cause)) = early {
             return Ok(Report::new(cause));
         }
         let (process, init) = self.start().map_err(cannot("start the command"))?;
@@ -91,7 +100,7 @@ impl Job {
         // Beside the command there is the sandbox init, where it stays.
         let stays = usize::from(namespaces != Namespaces::None);
         let most = self.order.bounds.max_procs.map(|most| most as usize + stays);
-        let watched = watch(process, &signals, (deadline, most));
+        let watched = self.watch(process, &signals, init.as_ref(), (deadline, most));
         let ended = match namespaces {
             Namespaces::Own => end_namespace(process),
             Namespaces::Bubblewrap | Namespaces::None => end_descendants(process),
@@ -108,7 +117,7 @@ impl Job {
     /// confines it, or puts limits on it, and says over the pipe how `bash` ended.
     fn start(&self) -> io::Result<(Pid, Option<PipeReader>)> {
         let Order { policy, bounds, .. } = &self.order;
-        if policy.is_none() && bounds.is_nothing() {
+        if policy.is_none() && bounds.is_nothing() && self.order.agent.is_none() {
             let mut bash = self.variables.command(&self.command, &self.workspace);
             bash.current_dir(&self.workspace);
             return Ok((spawn(bash)?, None));
@@ -150,13 +159,22 @@ fn read_signals() -> io::Result<SignalFd> {
     Ok(SignalFd::with_flags(&all, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?)
 }
 
-/// Waits for the next event: the lifeline, a signal, the end of the command, or the deadline. Returns why the command
-/// is over, if the event says so.
+/// What a shim waits for.
+#[derive(Debug, Clone, Copy)]
+enum Event {
+    /// The command is over, for this reason.
+    Over(ExitCause),
+    /// The worker opens or closes the gate of the agent.
+    Gate(Gate),
+}
+
+/// Waits for the next event: the lifeline, a signal, the end of the command, or the deadline; none if it is one of the last two,
+/// or means nothing.
 fn next_event(
     signals: &SignalFd,
     command: Option<&OwnedFd>,
     deadline: Option<Instant>,
-) -> io::Result<Option<ExitCause>> {
+) -> io::Result<Option<Event>> {
     let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
     let left = left.map(Timespec::try_from).transpose().map_err(io::Error::other)?;
     let lifeline = io::stdout();
@@ -166,42 +184,80 @@ fn next_event(
         Err(rustix::io::Errno::INTR) | Ok(0) => return Ok(None),
         other => other?,
     };
-    // The worker sends nothing: any event on the lifeline is its end.
     if !waits[0].revents().is_empty() {
-        return Ok(Some(ExitCause::Lifeline));
+        return Ok(Some(hear(&lifeline)));
     }
     while let Some(signal) = signals.read_signal()? {
         if ends_a_shim(signal.ssi_signo) {
-            return Ok(Some(ExitCause::Signalled));
+            return Ok(Some(Event::Over(ExitCause::Signalled)));
         }
     }
     Ok(None)
 }
 
-/// Waits until the command is over, and returns why. Reaps the orphans that it leaves meanwhile, but not `bash`:
-/// its pid names the process group that is killed next, and must not become another's.
-fn watch(
-    bash: Pid,
-    signals: &SignalFd,
-    (deadline, most): (Option<Instant>, Option<usize>),
-) -> io::Result<ExitCause> {
-    let held = pidfd_open(bash, PidfdFlags::empty())?;
-    loop {
-        let count_at = most.map(|_| Instant::now() + COUNTED_EVERY);
-        let event = next_event(signals, Some(&held), [deadline, count_at].into_iter().flatten().min())?;
-        if has_ended(bash)? {
-            return Ok(ExitCause::Exited);
+/// Reads what the worker says: one byte for each change of the gate. All else, and the end, is the end of the lifeline.
+fn hear(lifeline: impl AsFd) -> Event {
+    let mut said = [0];
+    match rustix::io::read(lifeline, &mut said) {
+        Ok(1) if said == OPEN_GATE => Event::Gate(Gate::Open),
+        Ok(1) if said == CLOSE_GATE => Event::Gate(Gate::Closed),
+        _ => Event::Over(ExitCause::Lifeline),
+    }
+}
+
+impl Job {
+    /// Waits until the command is over, and returns why. Reaps the orphans that it leaves meanwhile, but not `bash`:
+    /// its pid names the process group that is killed next, and must not become another's.
+    fn watch(
+        &self,
+        bash: Pid,
+        signals: &SignalFd,
+        confined: Option<&PipeReader>,
+        (deadline, most): (Option<Instant>, Option<usize>),
+    ) -> io::Result<ExitCause> {
+        let held = pidfd_open(bash, PidfdFlags::empty())?;
+        loop {
+            let count_at = most.map(|_| Instant::now() + COUNTED_EVERY);
+            let event = next_event(signals, Some(&held), [deadline, count_at].into_iter().flatten().min())?;
+            if has_ended(bash)? {
+                return Ok(ExitCause::Exited);
+            }
+            match event {
+                Some(Event::Over(cause)) => return Ok(cause),
+                Some(Event::Gate(gate)) if !self.set_gate(gate, bash, confined)? => {
+                    return Ok(ExitCause::GateClosed);
+                }
+                Some(Event::Gate(_)) | None => {}
+            }
+            if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+                return Ok(ExitCause::TimedOut);
+            }
+            if most.is_some_and(|most| sweep::count_descendants() > most) {
+                return Ok(ExitCause::TooMany);
+            }
+            sweep::reap_orphans(bash)?;
         }
-        if let Some(cause) = event {
-            return Ok(cause);
+    }
+
+    /// Opens or closes the gate of the agent, and tells the worker when that is done. Returns whether it goes on: it does not if
+    /// it cannot be kept from writing in another way.
+    fn set_gate(&self, gate: Gate, init: Pid, confined: Option<&PipeReader>) -> io::Result<bool> {
+        let (Some(policy), Some(confined)) = (&self.order.policy, confined) else { return Ok(false) };
+        // Something is to be read when the mounts stand, and at the end.
+        let patience = Timespec::try_from(CONFINED_WITHIN).map_err(io::Error::other)?;
+        if poll(&mut [PollFd::new(confined, PollFlags::IN)], Some(&patience))? == 0 {
+            return Ok(false);
         }
-        if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
-            return Ok(ExitCause::TimedOut);
+        let live = LiveGate::new(policy, init);
+        let is_set = match gate {
+            Gate::Open => live.open().map(|()| true),
+            Gate::Closed => live.close(),
+        };
+        match is_set {
+            Ok(true) => GateSet { gate }.send(io::stdout()).map(|()| true),
+            // With the sandbox init, the mounts that were to be closed are gone as well.
+            Ok(false) | Err(_) => Ok(has_ended(init)?),
         }
-        if most.is_some_and(|most| sweep::count_descendants() > most) {
-            return Ok(ExitCause::TooMany);
-        }
-        sweep::reap_orphans(bash)?;
     }
 }
 

@@ -4,6 +4,7 @@
 //! `LD_LIBRARY_PATH`), and would run what lies in the workspace outside of the sandbox. No command line holds them either.
 
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -62,6 +63,14 @@ impl Variables {
         started
     }
 
+    /// Returns the command line of an agent, with these variables; a name is looked up where their `PATH` says.
+    pub(crate) fn agent(&self, command: &[String], [input, errors]: [File; 2]) -> Command {
+        let mut started = Command::new(command.first().map_or("", String::as_str));
+        started.args(command.iter().skip(1)).stdin(input).stderr(errors);
+        self.give(&mut started);
+        started
+    }
+
     /// Returns the shell: `bash` where `PATH` says, else `sh`. Found here and not by `exec`, since a program that is
     /// named by its path is started without a copy of this process.
     fn shell(&self, directory: &Path) -> PathBuf {
@@ -89,7 +98,7 @@ fn is_program(file: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs::{File, Permissions};
+    use std::fs::Permissions;
     use std::os::unix::fs::PermissionsExt;
 
     #[test]

@@ -312,7 +312,7 @@ pub(crate) fn serve(dir: &Path, (confinement, worker): (&Confinement, i32), hand
 fn become_daemon(worker: i32) -> Result<(TeamLock, Program), CommandError> {
     // For `ps`: it was started as `/proc/self/exe`, or by a descriptor.
     set_name(c"teamd").map_err(|e| CommandError::refused("cannot name itself", &e.into()))?;
-    close_inherited(Some(worker)).map_err(|e| CommandError::refused("cannot close what it inherited", &e))?;
+    close_inherited(&[worker]).map_err(|e| CommandError::refused("cannot close what it inherited", &e))?;
     let worker = Program::inherited(worker).map_err(|why| CommandError::new(ExitCode::Failed, why))?;
     survive_file_limit()
         .and_then(|()| keep_exit_codes())

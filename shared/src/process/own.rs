@@ -4,16 +4,16 @@ use std::io;
 
 use nix::sys::signal::Signal;
 
-/// Closes all descriptors but 0, 1, 2 and one that was handed on by its number: what its starter had left
+/// Closes all descriptors but 0, 1, 2 and those that were handed on by their numbers: what its starter had left
 /// open besides (a lock, a pipe, a jobserver) is none of its business. Comes before anything else is opened.
 ///
 /// # Errors
 /// The system's error if `/proc` cannot be read.
-pub fn close_inherited(handed_on: Option<i32>) -> io::Result<()> {
+pub fn close_inherited(handed_on: &[i32]) -> io::Result<()> {
     let open: Vec<i32> = std::fs::read_dir("/proc/self/fd")?
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
         .collect();
-    for descriptor in open.into_iter().filter(|&it| it > 2 && Some(it) != handed_on) {
+    for descriptor in open.into_iter().filter(|it| *it > 2 && !handed_on.contains(it)) {
         match nix::unistd::close(descriptor) {
             // One of them was that of the listing.
             Ok(()) | Err(nix::errno::Errno::EBADF) => {}

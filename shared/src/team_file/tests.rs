@@ -11,11 +11,11 @@ fn wrong(text: &str) -> (String, String, String) {
 }
 
 const TOP: &str = "top level";
-const ALL_TABLES: [&str; 7] =
-    [TOP, "[service]", "[sandbox]", "[work]", "[roles.NAME]", "[members.NAME]", "[lead]"];
+const ALL_TABLES: [&str; 8] =
+    [TOP, "[service]", "[sandbox]", "[work]", "[roles.NAME]", "[members.NAME]", "[agents.NAME]", "[lead]"];
 
 /// A value that fits each key.
-const EXAMPLES: [(&str, &str); 47] = [
+const EXAMPLES: [(&str, &str); 52] = [
     ("model", "'script'"),
     ("plan", "true"),
     ("approve_by", "'lead'"),
@@ -62,12 +62,22 @@ const EXAMPLES: [(&str, &str); 47] = [
     ("check_timeout", "'10m'"),
     ("check_network", "true"),
     ("protect", "['tests/**']"),
+    ("agent", "'x'"),
+    ("agents", "{}"),
+    ("program", "{command = ['x'], protocol = 'run'}"),
+    ("command", "['x']"),
+    ("protocol", "'run'"),
     ("modle", "'script'"),
 ];
 
 /// A file in which one table holds one key.
 fn file_with(table: &str, line: &str) -> String {
-    if table == TOP { format!("{line}\n") } else { format!("{}\n{line}\n", table.replace("NAME", "x")) }
+    // An agent has both keys.
+    let others = [("command", "command = ['x']\n"), ("protocol", "protocol = 'run'\n")];
+    let others = others.into_iter().filter(|(key, _)| table == "[agents.NAME]" && !line.starts_with(key));
+    let others: String = others.map(|(_, other)| other).collect();
+    let table = if table == TOP { String::new() } else { format!("{}\n", table.replace("NAME", "x")) };
+    format!("{table}{line}\n{others}")
 }
 
 #[test]

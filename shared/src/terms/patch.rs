@@ -6,7 +6,7 @@ use clap::ValueHint;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::{ApproveBy, Restart, SandboxMode, add};
+use super::{AgentProgram, ApproveBy, Restart, SandboxMode, add};
 use crate::amount::{parse_count, parse_memory, parse_seconds, parse_tokens, written};
 use crate::environment::is_model_key;
 use crate::model_spec::ModelSpec;
@@ -29,6 +29,12 @@ pub struct TermsPatch {
     /// The model: script, anthropic:MODEL or openai:MODEL, or the provider alone [default: by the key that is set, else script]
     #[arg(long, value_name = "MODEL", value_parser = |text: &str| ModelSpec::try_from(text.to_owned()))]
     pub model: Option<ModelSpec>,
+    /// Its agent: builtin, or one that team.toml defines (`[agents.NAME]`)
+    #[arg(long, value_name = "AGENT")]
+    pub agent: Option<String>,
+    // What the name of the agent means, once that was looked up.
+    #[arg(skip)]
+    pub program: Option<AgentProgram>,
     /// The directory to work in [default: the one that holds the team directory]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub workspace: Option<String>,
@@ -134,6 +140,8 @@ impl TermsPatch {
             checkout: self.checkout.or(below.checkout),
             prompt: self.prompt.or(below.prompt),
             model: self.model.or(below.model),
+            agent: self.agent.or(below.agent),
+            program: self.program.or(below.program),
             workspace: self.workspace.or(below.workspace),
             plan: self.plan.or(below.plan),
             approve_by: self.approve_by.or(below.approve_by),

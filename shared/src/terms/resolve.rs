@@ -5,7 +5,7 @@
 //! spawns it. A resumed teammate keeps the terms of its record: only flags change them.
 
 use super::service;
-use super::{TermsPatch, add};
+use super::{BUILT_IN, TermsPatch, add};
 use crate::config::RosterMember;
 use crate::control::SpawnOrder;
 use crate::environment::Environment;
@@ -60,6 +60,11 @@ pub fn resolve(
     }
     if is_lead {
         (terms.plan, terms.approve_by, terms.restart) = (None, None, None);
+        terms.agent = None;
+    }
+    if let Some(agent) = terms.agent.as_ref().filter(|agent| *agent != BUILT_IN) {
+        let unknown = || SettingError { variable: "agent", value: agent.clone(), expected: AGENTS };
+        terms.program = Some(file.agents.get(agent).ok_or_else(unknown)?.clone());
     }
     if !resume || names_role {
         terms.instructions = if is_lead { own.prompt.clone() } else { role.prompt.clone() };
@@ -74,6 +79,10 @@ pub fn resolve(
     environment.part(&given);
     Ok(SpawnOrder { name: name.clone(), resume, terms, environment })
 }
+
+/// What an agent is called.
+const AGENTS: &str =
+    "`builtin`, or an agent of team.toml: write `[agents.NAME]` with `command` and `protocol`";
 
 /// The variables that choose a service where no model is named, in this order.
 const ANTHROPIC: [&str; 2] = ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"];

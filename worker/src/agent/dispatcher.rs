@@ -115,6 +115,9 @@ impl<T: Tools> Dispatcher<T> {
 
     /// Says where the worker stands, and serves what happens next, or the time. Dropping the future loses nothing.
     pub(crate) async fn serve(&mut self, until: Option<Duration>) {
+        if self.state.may_open_gate() && self.toolbox.open_gate() {
+            self.state.background(true);
+        }
         self.link.report_state(self.state.report(self.mailbox.needs_waking()));
         let until = until.map_or(self.tick, |until| self.tick.min(self.began + until));
         let Self { state, link, mailbox, toolbox, terminate, pauses, .. } = self;

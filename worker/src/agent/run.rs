@@ -28,7 +28,7 @@ use crate::agent::transcript::Transcript;
 use crate::args::RunArgs;
 use crate::cgroup::OwnCgroup;
 use crate::git;
-use crate::model::{Access, Model};
+use crate::model::{Access, Model, OneShot};
 use crate::tools::{Toolbox, ToolboxConfig};
 
 /// Runs one incarnation; 0 if it ended by its own doing, 1 if it could not begin or go on.
@@ -88,7 +88,10 @@ async fn live(args: &RunArgs, inherited: OwnedFd) -> anyhow::Result<()> {
     let toolbox = make_toolbox(args, &dir, &transcript, &welcome)?;
     let Welcome { terms, environment, .. } = &welcome;
     let persona = |room| persona(&dir, &args.name, terms, toolbox.guide(room).as_ref());
-    let model = Model::from_spec(&terms.model, persona, Access { dir: &dir, environment });
+    let model = match terms.program {
+        Some(_) => Ok(Model::OneShot(OneShot::new(args.name.clone()))),
+        None => Model::from_spec(&terms.model, persona, Access { dir: &dir, environment }),
+    };
     let model = model.map_err(|error| anyhow!("{error} ({})", error.hint()))?;
     let link = Link::start(connection, Arc::clone(&dir), identity.clone(), environment.clone());
     let (terminate, ids) = (notify_of(sigterm), Box::new(RandomIds));
@@ -116,6 +119,7 @@ fn make_toolbox(
         territory: territory.iter().map(PathBuf::from).collect(),
         sandbox: terms.sandbox.clone(),
         shown: Checkout::shown(terms.checkout.as_ref()),
+        agent: terms.program.clone(),
         bounds: terms.bounds,
         cgroup: args.cgroup.clone().map(OwnCgroup::begin),
         confinement: (&args.confinement).into(),

@@ -27,8 +27,8 @@ impl<T: Tools> Session<T> {
         if model.streams() {
             live.begin();
         }
-        let budget = dispatcher.state.budget_left();
-        let came = dispatcher.run_until(model.answer(budget, &mut |heard| live.observe(heard))).await;
+        let asked = (dispatcher.state.budget_left(), dispatcher.state.gate());
+        let came = dispatcher.run_until(model.answer(asked, &mut |heard| live.observe(heard))).await;
         // What was charged for an answer that does not come.
         let usage = self.model.take_unrecorded();
         if !usage.is_nothing() {
@@ -78,7 +78,7 @@ impl<T: Tools> Session<T> {
         match action {
             Action::Local(action) => self.run_tool(activity, action).await,
             Action::Team(action) => {
-                self.dispatcher.state.calling(activity, false);
+                self.dispatcher.state.calling(activity, false, false);
                 let outcome = self.act_on_team(action, message_id, repeated).await;
                 self.end_call(outcome)
             }
@@ -97,8 +97,9 @@ impl<T: Tools> Session<T> {
         if gate == Gate::Closed && action.needs_open_gate() {
             return self.end_call(Outcome::error(GATE_CLOSED));
         }
-        self.dispatcher.state.calling(activity, action.changes(gate));
+        self.dispatcher.state.calling(activity, action.changes(gate), action.is_mind());
         let mut running = self.dispatcher.toolbox.start(action, gate);
+        self.dispatcher.state.background(self.dispatcher.toolbox.has_background());
         let outcome = match self.dispatcher.run_until(running.finish()).await {
             Ok(outcome) => outcome,
             Err(why) => self.dispatcher.run_to_end(running.cancel(&self.broken_off(&why))).await,

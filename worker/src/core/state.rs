@@ -79,6 +79,8 @@ pub(crate) enum At {
         activity: String,
         /// Whether an open gate let it through.
         gated: bool,
+        /// Whether it is the agent itself, which a shutdown waits for as for a model.
+        is_mind: bool,
     },
     /// That call waits for a person, who may take days.
     Asking,
@@ -235,6 +237,11 @@ impl State {
     /// Tells whether the background commands have to end.
     pub(crate) fn must_end_background(&self) -> bool {
         self.background && (self.leaving || self.gate() == Gate::Closed)
+    }
+
+    /// Tells whether an agent that runs behind a closed gate may write now.
+    pub(crate) fn may_open_gate(&self) -> bool {
+        !self.background && !self.leaving && self.gate() == Gate::Open
     }
 
     /// Returns the plan that waits for its verdict.

@@ -123,6 +123,7 @@ impl Git<'_> {
             territory: self.order.territory.iter().map(PathBuf::from).collect(),
             sandbox,
             shown: vec![shown],
+            agent: None,
             bounds,
             cgroup: None,
             confinement: self.setting.confinement.clone(),

@@ -8,17 +8,19 @@
 mod compaction;
 mod conversation;
 pub(crate) mod message_text;
+mod one_shot;
 pub(crate) mod prompt;
 mod remote;
 mod script;
 mod service;
 
-use teamd_shared::member::Waiting;
+use teamd_shared::member::{Gate, Waiting};
 use teamd_shared::model_spec::{ModelSpec, Provider, UnknownModel};
 use teamd_shared::transcript::{Block, Cut, Event, Usage};
 use tokio::sync::watch;
 
 use crate::core::state::Budget;
+pub(crate) use one_shot::OneShot;
 pub(crate) use remote::{Persona, Remote};
 pub(crate) use script::Script;
 use service::Service;
@@ -80,6 +82,8 @@ impl ModelError {
 pub(crate) enum Model {
     /// Offline and deterministic.
     Script(Script),
+    /// Another program, one process for each piece of work.
+    OneShot(OneShot),
     /// Reached over HTTP.
     Remote(Box<Remote>),
     /// Settings keep it from being used: each piece of work fails with this error. To end the worker instead would only
@@ -118,6 +122,7 @@ impl Model {
     pub(crate) fn observe(&mut self, event: &Event) {
         match self {
             Self::Script(script) => script.observe(event),
+            Self::OneShot(agent) => agent.observe(event),
             Self::Remote(remote) => remote.observe(event),
             Self::Unusable(_) => {}
             #[cfg(test)]
@@ -147,7 +152,7 @@ impl Model {
         }
     }
 
-    /// Answers the conversation so far; `heard` is told each piece of text as it comes. `budget`: what may be spent.
+    /// Answers the conversation so far; `heard` is told each piece of text as it comes. `budget`: what may be spent; `gate`: as it is.
     /// Once it is spent, an answer that its service has paused is given up.
     ///
     /// Returns the entry of the transcript: an answer, or what takes the place of the beginning of a conversation that is too
@@ -157,11 +162,12 @@ impl Model {
     /// [`ModelError`] if there is no answer to be had.
     pub(crate) async fn answer(
         &mut self,
-        budget: Budget,
+        (budget, gate): (Budget, Gate),
         heard: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Event, ModelError> {
         match self {
             Self::Script(script) => script.answer(),
+            Self::OneShot(agent) => agent.answer(gate),
             Self::Remote(remote) => remote.answer(budget, heard).await,
             Self::Unusable(error) => Err(error.clone()),
             #[cfg(test)]

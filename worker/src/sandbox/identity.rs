@@ -10,13 +10,15 @@ use rustix::thread::{
     configure_capability_in_ambient_set, remove_capability_from_bounding_set, set_capabilities,
 };
 
-/// What the sandbox init needs to build the sandbox. All of it is gone when `bash` begins.
-const NEEDED: [CapabilitySet; 5] = [
+/// What the sandbox init needs to build the sandbox, and the helper of a live gate to change it. All of it is gone when `bash` begins.
+const NEEDED: [CapabilitySet; 6] = [
     CapabilitySet::SYS_ADMIN,
     CapabilitySet::NET_ADMIN,
     CapabilitySet::SETPCAP,
     // A command may have closed a directory, which another one opens again: what is in it is protected all the same.
     CapabilitySet::DAC_READ_SEARCH,
+    // To enter the mount namespace of the sandbox again, for the gate of an agent.
+    CapabilitySet::SYS_CHROOT,
     // For the counts of this user namespace.
     CapabilitySet::SYS_RESOURCE,
 ];

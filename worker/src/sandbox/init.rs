@@ -7,6 +7,7 @@
 
 use std::fmt::Display;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::ExitCode;
@@ -15,15 +16,16 @@ use nix::sched::{CloneFlags, unshare};
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::Signal;
 use rustix::process::{Pid, WaitOptions};
+use teamd_shared::member::Gate;
 use teamd_shared::process::{close_inherited, deny_tracing};
 use teamd_shared::sandbox::Namespaces;
 
 use super::plan::MountPlan;
 use super::policy::Policy;
 use super::seccomp::Calls;
-use super::{identity, landlock, loopback, mounts, seccomp};
+use super::{gate, identity, landlock, loopback, mounts, seccomp};
 use crate::bounds;
-use crate::shim::{Job, Report};
+use crate::shim::{AgentOrder, Job, Order, Report};
 
 /// The hidden subcommand under which the worker's program is the sandbox init.
 pub(crate) const SUBCOMMAND: &str = "init";
@@ -44,30 +46,42 @@ pub(crate) fn init_main() -> ExitCode {
 
 fn run(job: Job) -> Result<Report, String> {
     let Job { order, variables, workspace, command, .. } = &job;
-    close_inherited(Some(job.descriptor()))
+    let stdio = order.agent.as_ref().map(AgentOrder::open).transpose();
+    let stdio = stdio.map_err(|error| format!("cannot open what the agent reads and writes: {error}"))?;
+    let opened = stdio.iter().flatten().map(AsRawFd::as_raw_fd);
+    close_inherited(&job.descriptors().into_iter().take(1).chain(opened).collect::<Vec<_>>())
         .map_err(|error| format!("cannot close what it inherited: {error}"))?;
     let namespaces = order.policy.as_ref().map_or(Namespaces::None, |policy| policy.layers.namespaces);
     let limit = |error: io::Error| format!("cannot put limits on it: {error}");
     if let Some(policy) = &order.policy {
-        enclose(policy, workspace, order.bounds.memory)?;
+        enclose(policy, workspace, order)?;
         bounds::share_with_the_user().map_err(limit)?;
     }
     // In a user namespace of its own the kernel counts the processes of this command alone, with shim and sandbox init.
     let spare = (namespaces == Namespaces::Own).then_some(SPARE);
     bounds::put_on(&order.bounds, spare).map_err(limit)?;
-    let mut bash = variables.command(command, workspace);
-    let cannot = |error: io::Error| format!("cannot start bash: {error}");
+    let (mut bash, what) = match (&order.agent, stdio) {
+        (Some(agent), Some(stdio)) => (variables.agent(&agent.command, stdio), agent.command[0].as_str()),
+        _ => (variables.command(command, workspace), "bash"),
+    };
+    let cannot = |error: io::Error| format!("cannot start {what}: {error}");
     if namespaces == Namespaces::None {
         return Err(cannot(bash.current_dir(workspace).exec()));
     }
     // Nothing in the sandbox reads the memory or the descriptors of its first process.
     deny_tracing();
     let started = bash.spawn().map_err(cannot)?;
+    // Its own copies of what an agent reads and writes are closed.
+    drop(bash);
+    if order.agent.is_some() {
+        // The report is read behind it: the shim only sees that something is there, and that the mounts stand.
+        rustix::io::write(io::stdin(), b"\n").map_err(|errno| format!("cannot tell the shim: {errno}"))?;
+    }
     await_end(Pid::from_child(&started)).map_err(|error| format!("cannot wait for bash: {error}"))
 }
 
 /// Puts on every layer, the outermost first.
-fn enclose(policy: &Policy, workspace: &Path, memory: Option<u64>) -> Result<(), String> {
+fn enclose(policy: &Policy, workspace: &Path, order: &Order) -> Result<(), String> {
     let plan = MountPlan::of(policy);
     if policy.layers.namespaces == Namespaces::Own {
         // The shim is the only process that would end it.
@@ -77,7 +91,10 @@ fn enclose(policy: &Policy, workspace: &Path, memory: Option<u64>) -> Result<(),
             loopback::bring_up().map_err(cannot("network"))?;
         }
         identity::share_counts();
-        mounts::build(&plan, workspace, memory).map_err(cannot("mounts"))?;
+        mounts::build(&plan, workspace, order.bounds.memory).map_err(cannot("mounts"))?;
+        if order.agent.as_ref().is_some_and(|agent| agent.live_gate == Some(Gate::Closed)) {
+            gate::begin_closed(&plan, policy).map_err(cannot("gate"))?;
+        }
     }
     // Among mounts of its own no other process moves anything any more: what is found now is what is written.
     policy.all_writable().try_for_each(|writable| writable.place.check(&writable.at))?;

@@ -10,6 +10,7 @@
 //! ever runs unconfined.
 
 mod bubblewrap;
+pub(crate) mod gate;
 mod git;
 mod identity;
 pub(crate) mod init;
@@ -27,6 +28,7 @@ mod seccomp;
 mod secrets;
 mod temp;
 
+pub(crate) use gate::LiveGate;
 pub(crate) use git::{GIT, is_setting};
 pub(crate) use missing::AbsentFiles;
 pub(crate) use place::Place;

@@ -7,12 +7,13 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 use rustix::mount::MountFlags;
+use rustix::process::Pid;
 
 /// One mount.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Mount {
     /// Its number.
-    id: u64,
+    pub(super) id: u64,
     /// The file system, as the number of its device.
     device: Vec<u8>,
     /// What of that file system is mounted.
@@ -22,6 +23,8 @@ pub(crate) struct Mount {
     /// The flags that must not be lost when it is mounted anew. How times of access are kept is left as it is by itself
     /// (`mount(2)`).
     pub(super) flags: MountFlags,
+    /// Whether nothing can be written there.
+    pub(super) is_read_only: bool,
 }
 
 /// Lists the mounts that this process sees, in the order in which they were made.
@@ -29,7 +32,19 @@ pub(crate) struct Mount {
 /// # Errors
 /// The system's error.
 pub(crate) fn mounts() -> io::Result<Vec<Mount>> {
-    let listed = std::fs::read("/proc/self/mountinfo")?;
+    list("/proc/self/mountinfo")
+}
+
+/// Lists the mounts that another process sees.
+///
+/// # Errors
+/// The system's error.
+pub(super) fn mounts_of(process: Pid) -> io::Result<Vec<Mount>> {
+    list(&format!("/proc/{process}/mountinfo"))
+}
+
+fn list(file: &str) -> io::Result<Vec<Mount>> {
+    let listed = std::fs::read(file)?;
     Ok(listed.split(|&byte| byte == b'\n').filter_map(parse).collect())
 }
 
@@ -75,8 +90,9 @@ fn parse(line: &[u8]) -> Option<Mount> {
     let device = fields.nth(1)?.to_vec();
     let mut path = || Some(PathBuf::from(OsString::from_vec(unescape(fields.next()?))));
     let (root, at) = (path()?, path()?);
-    let mut flags = MountFlags::empty();
+    let (mut flags, mut is_read_only) = (MountFlags::empty(), false);
     for option in fields.next()?.split(|&byte| byte == b',') {
+        is_read_only |= option == b"ro";
         flags |= match option {
             b"nosuid" => MountFlags::NOSUID,
             b"nodev" => MountFlags::NODEV,
@@ -84,7 +100,7 @@ fn parse(line: &[u8]) -> Option<Mount> {
             _ => MountFlags::empty(),
         };
     }
-    Some(Mount { id, device, root, at, flags })
+    Some(Mount { id, device, root, at, flags, is_read_only })
 }
 
 /// Spaces, tabs, newlines and backslashes stand there as three octal digits.

@@ -16,7 +16,7 @@ use rustix::mount::{
     MountFlags, MountPropagationFlags, mount, mount_bind_recursive, mount_change, mount_remount,
 };
 
-use super::mount_table::mounts;
+use super::mount_table::{Mount, mounts};
 use super::place::{find_itself, is_dir, open_itself, path_of};
 use super::plan::{MountAccess, MountPlan};
 
@@ -111,20 +111,32 @@ fn cover(found: &Path, path: &Path, for_git: bool) -> Done {
 /// Makes everything read-only that is mounted at certain paths.
 fn make_read_only(at: impl Fn(&Path) -> bool) -> Done {
     let listed = mounts().map_err(cannot("read", "/proc/self/mountinfo"))?;
-    // Of several at one path only the last is reached, and a flag of it that is locked must stay: one too many does not
-    // hurt.
-    let mut wanted: BTreeMap<&Path, MountFlags> = BTreeMap::new();
-    for mounted in listed.iter().filter(|mounted| at(&mounted.at)) {
-        *wanted.entry(&mounted.at).or_insert(MountFlags::empty()) |= mounted.flags;
-    }
-    for (path, flags) in wanted {
-        match mount_remount(path, flags | MountFlags::BIND | MountFlags::RDONLY, c"") {
+    for (path, mounted) in reached(&listed, at) {
+        match set_read_only(path, mounted.flags, true) {
             // No path leads there: something covers it, or this user may not.
             Ok(()) | Err(Errno::INVAL | Errno::ACCESS | Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
             Err(errno) => return Err(cannot("make read-only", path)(errno)),
         }
     }
     Ok(())
+}
+
+/// Returns what is mounted at certain paths, with the flags that must stay. Of several at one path only the last is reached, and a
+/// flag of it that is locked must stay: one too many does not hurt.
+pub(super) fn reached(listed: &[Mount], at: impl Fn(&Path) -> bool) -> BTreeMap<&Path, Mount> {
+    let mut reached: BTreeMap<&Path, Mount> = BTreeMap::new();
+    for mounted in listed.iter().filter(|mounted| at(&mounted.at)) {
+        let mut top = mounted.clone();
+        top.flags |= reached.get(mounted.at.as_path()).map_or(MountFlags::empty(), |below| below.flags);
+        reached.insert(&mounted.at, top);
+    }
+    reached
+}
+
+/// Lets what is mounted at a path be written, or not. The kernel refuses with `EBUSY` while a file there is open for writing.
+pub(super) fn set_read_only(path: &Path, flags: MountFlags, is_read_only: bool) -> rustix::io::Result<()> {
+    let read_only = if is_read_only { MountFlags::RDONLY } else { MountFlags::empty() };
+    mount_remount(path, flags | MountFlags::BIND | read_only, c"")
 }
 
 /// A `/dev` with the devices that every program expects, terminals and shared memory of its own, and nothing else: root

@@ -15,7 +15,7 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::FdFlags;
 use serde::{Deserialize, Serialize};
 use teamd_shared::environment::Environment;
-use teamd_shared::member::Bounds;
+use teamd_shared::member::{Bounds, Gate};
 
 use crate::sandbox::Policy;
 use crate::variables::Variables;
@@ -29,6 +29,28 @@ pub(crate) struct Order {
     pub(crate) bounds: Bounds,
     /// What it may do; none: all that the user may.
     pub(crate) policy: Option<Policy>,
+    /// The agent that runs in the place of a command of `bash`.
+    pub(crate) agent: Option<AgentOrder>,
+}
+
+/// How a whole agent is to be run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct AgentOrder {
+    /// The program and its arguments.
+    pub(crate) command: Vec<String>,
+    /// The descriptors of its standard input and its error output, handed on by their numbers.
+    pub(crate) stdio: [i32; 2],
+    /// Its gate when it begins, where that can change while it runs: then the policy is that of an open gate.
+    pub(crate) live_gate: Option<Gate>,
+}
+
+impl AgentOrder {
+    /// Opens its standard input and its error output anew.
+    pub(crate) fn open(&self) -> io::Result<[File; 2]> {
+        let path = |number: i32| format!("/proc/self/fd/{number}");
+        let [input, errors] = self.stdio;
+        Ok([File::open(path(input))?, File::options().append(true).open(path(errors))?])
+    }
 }
 
 /// A command with all that it needs.
@@ -41,6 +63,8 @@ pub(crate) struct Job {
     pub(crate) command: OsString,
     /// The order as one line of JSON, and the variables behind it.
     file: File,
+    /// What the order of an agent names by number; the shim and the sandbox init inherit it.
+    stdio: Option<[File; 2]>,
 }
 
 impl Job {
@@ -63,7 +87,7 @@ impl Job {
         let mut line = serde_json::to_vec(&order)?;
         line.push(b'\n');
         file.write_all(&[&line, variables.as_bytes()].concat())?;
-        Ok(Self { order, variables, workspace: workspace.into(), command: command.into(), file })
+        Ok(Self { order, variables, workspace: workspace.into(), command: command.into(), file, stdio: None })
     }
 
     /// Takes the job that this process was started with, under a hidden subcommand.
@@ -86,14 +110,36 @@ impl Job {
             let end = bytes.iter().position(|&byte| byte == b'\n').unwrap_or(bytes.len());
             let order = serde_json::from_slice(&bytes[..end])?;
             let variables = Variables::from_bytes(bytes.get(end + 1..).unwrap_or_default());
-            Ok(Self { order, variables, workspace: workspace.into(), command: command.clone(), file })
+            Ok(Self {
+                order,
+                variables,
+                workspace: workspace.into(),
+                command: command.clone(),
+                file,
+                stdio: None,
+            })
         };
         read().map_err(|error: io::Error| format!("cannot read what is to be run: {error}"))
     }
 
-    /// Returns the descriptor of its file.
-    pub(crate) fn descriptor(&self) -> i32 {
-        self.file.as_raw_fd()
+    /// Makes the job of an agent, with its standard input and its error output.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub(crate) fn of_agent(
+        order: Order,
+        environment: &Environment,
+        workspace: &Path,
+        stdio: [File; 2],
+    ) -> io::Result<Self> {
+        let command = order.agent.as_ref().map(|agent| agent.command.join(" ")).unwrap_or_default();
+        Ok(Self { stdio: Some(stdio), ..Self::new(order, environment, workspace, command.as_ref())? })
+    }
+
+    /// Returns the descriptors that it is handed on with.
+    pub(crate) fn descriptors(&self) -> Vec<i32> {
+        let stdio = self.order.agent.iter().flat_map(|agent| agent.stdio);
+        [self.file.as_raw_fd()].into_iter().chain(stdio).collect()
     }
 
     /// Returns this very program, whatever stands at its path meanwhile, under a hidden subcommand. It stands outside of the
@@ -116,8 +162,13 @@ impl Job {
     /// # Errors
     /// The system's error.
     pub(crate) fn put_on(&self, program: &mut Command, subcommand: &str) -> io::Result<()> {
-        rustix::io::fcntl_setfd(&self.file, FdFlags::empty())?;
-        program.args([subcommand, &self.descriptor().to_string()]).arg(&self.workspace).arg(&self.command);
+        for file in [&self.file].into_iter().chain(self.stdio.iter().flatten()) {
+            rustix::io::fcntl_setfd(file, FdFlags::empty())?;
+        }
+        program
+            .args([subcommand, &self.file.as_raw_fd().to_string()])
+            .arg(&self.workspace)
+            .arg(&self.command);
         program.env_clear().current_dir("/");
         Ok(())
     }
@@ -140,7 +191,7 @@ mod tests {
             Environment { variables: vec![(b"A".to_vec(), b"x\ny".to_vec())], ..Environment::default() };
         let job = Job::new(order.clone(), &environment, Path::new("/w"), "--log".as_ref()).unwrap();
         for _ in 0..2 {
-            let taken = taken(&["shim", &job.descriptor().to_string(), "/w", "--log"]).unwrap();
+            let taken = taken(&["shim", &job.file.as_raw_fd().to_string(), "/w", "--log"]).unwrap();
             assert_eq!((taken.order, taken.variables), (order.clone(), job.variables.clone()));
             assert_eq!((taken.workspace, taken.command), (job.workspace.clone(), job.command.clone()));
         }
@@ -153,7 +204,7 @@ mod tests {
         let order = Order { policy: Some(policy), ..Order::default() };
         let job = Job::new(order.clone(), &Environment::default(), Path::new("/w"), "ls".as_ref()).unwrap();
         assert!(job.file.metadata().unwrap().len() > 128 << 10);
-        assert_eq!(taken(&["init", &job.descriptor().to_string(), "/w", "ls"]).unwrap().order, order);
+        assert_eq!(taken(&["init", &job.file.as_raw_fd().to_string(), "/w", "ls"]).unwrap().order, order);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::os::fd::AsFd;
 
 use rustix::process::WaitStatus;
 use serde::{Deserialize, Serialize};
+use teamd_shared::member::Gate;
 
 /// How a command ended. Code and signal are those of `bash`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,6 +24,26 @@ pub(crate) struct Report {
     pub(crate) notes: Vec<String>,
 }
 
+/// That the gate of an agent is open or closed now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct GateSet {
+    pub(crate) gate: Gate,
+}
+
+impl GateSet {
+    /// Sends it, as one line.
+    pub(super) fn send(self, to: impl AsFd) -> io::Result<()> {
+        send(&self, to)
+    }
+}
+
+fn send(what: &impl Serialize, to: impl AsFd) -> io::Result<()> {
+    let mut line = serde_json::to_vec(what)?;
+    line.push(b'\n');
+    rustix::io::write(to, &line)?;
+    Ok(())
+}
+
 /// Why a command was over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -35,6 +56,8 @@ pub(crate) enum ExitCause {
     Lifeline,
     /// A signal told the shim to end.
     Signalled,
+    /// Its gate was to be closed, and it held files open for writing itself.
+    GateClosed,
     /// It had more processes than it may.
     TooMany,
     /// It could not be started, or not be watched.
@@ -69,10 +92,7 @@ impl Report {
 
     /// Sends it, as one line.
     pub(crate) fn send(&self, to: impl AsFd) -> io::Result<()> {
-        let mut line = serde_json::to_vec(self)?;
-        line.push(b'\n');
-        rustix::io::write(to, &line)?;
-        Ok(())
+        send(self, to)
     }
 
     /// Returns the last line of a log: how the command ended.

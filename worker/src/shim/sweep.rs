@@ -59,15 +59,19 @@ pub(crate) fn kill_children(spared: impl Fn(Pid) -> bool) -> io::Result<Vec<Pid>
 
 /// Counts what descends from this process and has not ended, as far as it can be seen.
 pub(crate) fn count_descendants() -> usize {
-    let mut found = children_of(rustix::process::getpid()).unwrap_or_default();
+    descendants(rustix::process::getpid()).into_iter().filter(|&process| runs(process)).count()
+}
+
+/// Lists what descends from a process, as far as it can be seen; what is above stands before what is below.
+pub(crate) fn descendants(of: Pid) -> Vec<Pid> {
+    let mut found = children_of(of).unwrap_or_default();
     let mut next = 0;
     while let Some(&process) = found.get(next) {
         let below = children_of(process).unwrap_or_default();
         found.extend(below);
         next += 1;
     }
-    found.retain(|&process| runs(process));
-    found.len()
+    found
 }
 
 /// Tells whether a process is there and has not ended.
@@ -129,8 +133,11 @@ impl Found {
     }
 }
 
-/// Lists the children of a process.
-fn children_of(process: Pid) -> io::Result<Vec<Pid>> {
+/// Lists the children of a process, the eldest first.
+///
+/// # Errors
+/// The system's error.
+pub(crate) fn children_of(process: Pid) -> io::Result<Vec<Pid>> {
     let children = teamd_shared::process::children_of(process.as_raw_pid().unsigned_abs())?;
     Ok(pids(children).collect())
 }

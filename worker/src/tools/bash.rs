@@ -2,6 +2,7 @@
 //!
 //! Each command runs under a shim ([`crate::shim`]), and what it started is gone when it is over.
 
+mod agent_gate;
 mod background;
 mod log;
 mod shim_handle;
@@ -9,11 +10,12 @@ mod shim_handle;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer};
-use teamd_shared::member::Bounds;
+use teamd_shared::member::{Bounds, Gate};
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 
@@ -23,6 +25,7 @@ use super::{Outcome, ToolboxConfig};
 use crate::bounds;
 use crate::sandbox::Policy;
 use crate::shim::{ExitCause, Job, Order, Report};
+pub(super) use agent_gate::GateHandle;
 pub(super) use background::Background;
 use shim_handle::ShimHandle;
 pub(super) use shim_handle::sweep_orphans;
@@ -35,6 +38,12 @@ const MAX_TIMEOUT: f64 = 3600.0;
 
 /// The longest command that the kernel takes as one argument, in bytes (`MAX_ARG_STRLEN`, less the final NUL).
 const MAX_COMMAND: usize = (128 << 10) - 1;
+
+/// How much of the error output of an agent is told, in bytes.
+const ERRORS: usize = 2000;
+
+/// What is told of an agent that a closed gate has ended.
+const GATE_CLOSED: &str = "ended: its gate was closed while it could write";
 
 /// How much is read at once, in bytes: as much as a pipe holds.
 const PIECE: usize = 64 << 10;
@@ -81,7 +90,7 @@ impl Bash {
         }
         let timeout =
             timeout.or((!run_in_background).then_some(DEFAULT_TIMEOUT)).map(Duration::from_secs_f64);
-        let order = Order { timeout, bounds: config.bounds, policy };
+        let order = Order { timeout, bounds: config.bounds, policy, agent: None };
         // The shim would say it later, and less well.
         let job = config
             .workspace
@@ -110,6 +119,8 @@ pub(crate) struct Foreground {
     cancelled: Option<String>,
     /// What stands before the output.
     pub(super) note: String,
+    /// What an agent writes to its error output.
+    errors: Option<File>,
 }
 
 impl Foreground {
@@ -130,7 +141,25 @@ impl Foreground {
             bounds: job.order.bounds,
             cancelled: None,
             note: String::new(),
+            errors: None,
         })
+    }
+
+    /// Starts an agent; returns the handle of its gate, too. It may write there from the beginning if that is `open`.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub(super) fn start_agent(
+        job: &Job,
+        liveness_lock: &File,
+        (gate, errors): (Gate, File),
+    ) -> io::Result<(Self, GateHandle)> {
+        let mut started = Self::start(job, liveness_lock)?;
+        let is_live = job.order.agent.as_ref().is_some_and(|agent| agent.live_gate.is_some());
+        let (handle, side) = agent_gate::pair(gate, is_live);
+        started.shim.follow_gate(side);
+        started.errors = Some(errors);
+        Ok((started, handle))
     }
 
     /// Waits for the end of the command. May be dropped and called again, until it has returned.
@@ -194,7 +223,10 @@ impl Foreground {
     fn outcome(&mut self, report: &Report) -> Outcome {
         let text = std::mem::take(&mut self.output).into_text();
         let text = text.trim_end_matches('\n');
-        let failure = self.failure(report, text);
+        let mut failure = self.failure(report, text);
+        if let (Some(failure), Some(errors)) = (&mut failure, self.errors.take()) {
+            failure.push_str(&end_of(&errors));
+        }
         let mut content = match &failure {
             None if text.trim().is_empty() => "(no output)".to_owned(),
             _ => text.to_owned(),
@@ -221,6 +253,8 @@ impl Foreground {
                 Some(reached.map_or(how.clone(), |limit| format!("{how}; {limit}")))
             }
             (_, _, Some(why)) => Some(why.clone()),
+            (ExitCause::GateClosed, ..) => Some(GATE_CLOSED.to_owned()),
+            _ if self.shim.is_ended_by_gate() => Some(GATE_CLOSED.to_owned()),
             (ExitCause::TooMany, ..) => Some(format!(
                 "it had more than {} processes at once, which is its limit; everything it had started was ended",
                 self.bounds.max_procs.unwrap_or_default()
@@ -232,6 +266,18 @@ impl Foreground {
                 Some("the shim of this command was told to end it".to_owned())
             }
         }
+    }
+}
+
+/// Returns what an agent has said last of why it fails, to be put behind that it has failed.
+fn end_of(errors: &File) -> String {
+    let length = errors.metadata().map_or(0, |metadata| metadata.len());
+    let mut last = vec![0; ERRORS.min(usize::try_from(length).unwrap_or(ERRORS))];
+    let from = length - last.len() as u64;
+    match errors.read_exact_at(&mut last, from).map(|()| String::from_utf8_lossy(&last).trim().to_owned()) {
+        Ok(said) if !said.is_empty() => format!("; its error output ends: {said}"),
+        Ok(_) => String::new(),
+        Err(error) => format!("; its error output cannot be read: {error}"),
     }
 }
 

@@ -16,6 +16,7 @@ mod read_file;
 mod read_inbox;
 mod request_plan;
 mod request_status;
+mod run_agent;
 mod send_message;
 mod shutdown_request;
 mod shutdown_response;
@@ -39,6 +40,7 @@ use edit_file::EditFile;
 pub(crate) use plan_approval::PlanApproval;
 use read_file::ReadFile;
 use request_plan::RequestPlan;
+use run_agent::RunAgent;
 use send_message::SendMessage;
 use shutdown_request::ShutdownRequest;
 use shutdown_response::ShutdownResponse;
@@ -85,6 +87,8 @@ pub(crate) enum LocalAction {
     WriteFile(WriteFile),
     /// Replaces a text that occurs once in a file.
     EditFile(EditFile),
+    /// Runs the agent of the teammate.
+    RunAgent(RunAgent),
     /// Waits.
     Sleep(Sleep),
 }
@@ -129,8 +133,13 @@ impl LocalAction {
         match self {
             Self::WriteFile(_) | Self::EditFile(_) => true,
             Self::Bash(bash) => bash.run_in_background,
-            Self::ReadFile(_) | Self::Sleep(_) => false,
+            Self::ReadFile(_) | Self::RunAgent(_) | Self::Sleep(_) => false,
         }
+    }
+
+    /// Tells whether the call is the agent itself at work: then it has no longer to answer a shutdown than a model has.
+    pub(crate) fn is_mind(&self) -> bool {
+        matches!(self, Self::RunAgent(_))
     }
 
     /// Tells whether the call can change anything when it begins with the gate as it is.
@@ -174,9 +183,13 @@ pub(crate) trait Tools: std::fmt::Debug {
     fn start(&mut self, action: LocalAction, gate: Gate) -> Self::Running;
     /// Removes what an earlier incarnation has left that was killed in this call.
     fn clear_up(&self, _broken_off: &LocalAction) {}
-    /// Tells whether a command runs in the background.
+    /// Tells whether something runs beside the calls that may write: a command in the background, an agent with an open gate.
     fn has_background(&mut self) -> bool;
-    /// Ends the commands in the background and all that they started; returns when that is gone.
+    /// Opens the gate of the agent, if one runs behind a closed gate; tells whether that is so.
+    fn open_gate(&mut self) -> bool {
+        false
+    }
+    /// Closes the gate of the agent, and ends the commands in the background with all that they started; returns when that is done.
     fn end_background(&mut self) -> impl Future<Output = ()>;
     /// Kills and reaps, in one round, the orphans of killed shims. Calls do so themselves: this is for the moments
     /// between them.

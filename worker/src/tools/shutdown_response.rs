@@ -40,7 +40,7 @@ impl<T: Tools> Session<T> {
             let told = format!("no shutdown request {request_id} is pending{}", which.unwrap_or_default());
             return self.end_call(Outcome::error(told));
         }
-        self.dispatcher.state.calling("answering a shutdown".to_owned(), false);
+        self.dispatcher.state.calling("answering a shutdown".to_owned(), false, false);
         match self.respond(&request_id, (message_id, repeated), (approve, reason), AnsweredBy::Model) {
             Ok(()) => Ok(()),
             Err(error) => self.end_call(Outcome::error(explained(&error))),

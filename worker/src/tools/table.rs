@@ -69,7 +69,7 @@ fn tool<T: DeserializeOwned + JsonSchema + 'static, A: Into<Action> + 'static>(
 }
 
 /// All tools, in the order in which a model is told of them.
-static TABLE: LazyLock<[Tool; 22]> = LazyLock::new(|| {
+static TABLE: LazyLock<[Tool; 23]> = LazyLock::new(|| {
     use AfterCrash::{Interrupted, RunAgain, RunAgainWithIds};
     let to_one = |LeadMessage { to, content }| TeamAction::SendMessage(SendMessage { to, content });
     let to_all = |Broadcast { content }| TeamAction::SendMessage(SendMessage { to: ALL.to_owned(), content });
@@ -97,6 +97,7 @@ static TABLE: LazyLock<[Tool; 22]> = LazyLock::new(|| {
         tool("task_get", "task_id", ALL_MEMBERS, RunAgain, TaskGet::action),
         tool("task_create", "subject", ALL_MEMBERS, Interrupted, TaskCreate::action),
         tool("sleep", "seconds", HIDDEN, Interrupted, LocalAction::Sleep),
+        tool("run", "", HIDDEN, Interrupted, LocalAction::RunAgent),
     ]
 });
 

@@ -7,15 +7,15 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use teamd_shared::environment::Environment;
-use teamd_shared::member::{Bounds, Gate, Sandbox, SandboxMode};
+use teamd_shared::member::{Agent, Bounds, Gate, Sandbox, SandboxMode};
 use teamd_shared::name::Name;
-use teamd_shared::sandbox::Layers;
+use teamd_shared::sandbox::{Layers, Namespaces};
 use teamd_shared::team_dir::TeamDir;
 use tokio::time::{Duration, Instant, sleep_until};
 
-use super::bash::{Background, Bash, Foreground, cannot_start, sweep_orphans};
+use super::bash::{Background, Bash, Foreground, GateHandle, cannot_start, sweep_orphans};
 use super::workspace::{Guide, Workspace};
-use super::{EditFile, LocalAction, Outcome, Runs, Sleep, Tools, WriteFile};
+use super::{EditFile, LocalAction, Outcome, RunAgent, Runs, Sleep, Tools, WriteFile};
 use crate::args::ConfinementArgs;
 use crate::cgroup::OwnCgroup;
 use crate::sandbox::{self, Origin, Places, TempDir};
@@ -46,6 +46,8 @@ pub(crate) struct ToolboxConfig {
     pub(crate) shown: Vec<PathBuf>,
     /// The means to confine them.
     pub(crate) confinement: Confinement,
+    /// The agent of the teammate, if that is not the built-in one.
+    pub(crate) agent: Option<Agent>,
     /// The limits of each command.
     pub(crate) bounds: Bounds,
     /// The cgroup in which commands run, if there is one.
@@ -83,6 +85,8 @@ pub(crate) struct Toolbox {
     places: Places,
     workspace: Workspace,
     background: Background,
+    /// The gate of the agent that runs, or ran last.
+    gate: Option<GateHandle>,
     /// What the model is told with its first command.
     first_note: String,
     /// Removed when the incarnation ends, after the commands have ended: it stands last.
@@ -120,7 +124,8 @@ impl Toolbox {
                 (places.configs.clone(), &places.shown),
             )
             .map_err(anyhow::Error::msg)?;
-        Ok(Self { config, places, workspace, background: Background::default(), first_note, _temp: temp })
+        let (background, gate) = (Background::default(), None);
+        Ok(Self { config, places, workspace, background, gate, first_note, _temp: temp })
     }
 
     /// Returns what the workspace says to agents, at most so many bytes of it.
@@ -139,6 +144,26 @@ impl Toolbox {
             Running::Done(outcome) => Err(outcome.content),
             Running::Sleep { .. } => Err("it is no command".to_owned()),
         }
+    }
+
+    /// Starts the agent. With namespaces of our own its gate can change while it runs, and it has a network of its own.
+    fn start_agent(&mut self, run: &RunAgent, gate: Gate) -> Result<Running, String> {
+        let ToolboxConfig { sandbox, team_dir, confinement, agent, cgroup, .. } = &self.config;
+        let Some(agent) = agent else { return Err("this teammate has no agent of its own".to_owned()) };
+        let Confinement { layers, weak, .. } = *confinement;
+        let live = layers.namespaces == Namespaces::Own && sandbox.mode != SandboxMode::Off;
+        let granted = if live { Gate::Open } else { gate };
+        let mut policy = self.places.policy(sandbox, granted, (layers, weak))?;
+        if let Some(policy) = &mut policy {
+            team_dir.open_folder(Some("run")).map_err(|error| error.to_string())?;
+            policy.network &= !live;
+        }
+        let cannot = |error: io::Error| format!("cannot start the agent {}: {error}", agent.name);
+        cgroup.as_ref().map_or(Ok(()), |cgroup| cgroup.enter()).map_err(cannot)?;
+        let started = run.start(agent, &self.config, &self.places.temp.path, (policy, gate, live));
+        let (running, gate) = started.map_err(cannot)?;
+        self.gate = Some(gate);
+        Ok(Running::Bash(Box::new(running)))
     }
 
     fn start_bash(&mut self, bash: &Bash, gate: Gate) -> Result<Running, String> {
@@ -173,6 +198,10 @@ impl Tools for Toolbox {
                 Ok(running) => return running,
                 Err(error) => Outcome::error(error),
             },
+            LocalAction::RunAgent(run) => match self.start_agent(&run, gate) {
+                Ok(running) => return running,
+                Err(error) => Outcome::error(error),
+            },
             LocalAction::Sleep(Sleep { seconds }) => {
                 return Running::Sleep { until: Instant::now() + Duration::from_secs_f64(seconds), seconds };
             }
@@ -195,12 +224,19 @@ impl Tools for Toolbox {
         }
     }
 
+    fn open_gate(&mut self) -> bool {
+        self.gate.as_ref().is_some_and(GateHandle::open)
+    }
+
     async fn end_background(&mut self) {
+        if let Some(gate) = &mut self.gate {
+            gate.close().await;
+        }
         self.background.end().await;
     }
 
     fn has_background(&mut self) -> bool {
-        self.background.is_running()
+        self.background.is_running() || self.gate.as_ref().is_some_and(GateHandle::may_write)
     }
 
     fn reap_orphans(&mut self) {

@@ -247,7 +247,7 @@ fn end_of_log(dir: &TeamDir, name: &Name) -> Vec<String> {
 fn print_notes(context: &Context, dir: &TeamDir, name: &Name, is_built_in: bool) -> Result<(), CommandError> {
     let roster = roster::load(dir)?;
     let (this, others): (Vec<_>, Vec<_>) = roster.members.iter().partition(|member| member.name == *name);
-    let scripted = |member: &&RosterMember| member.model == "script";
+    let scripted = |member: &&RosterMember| member.model == "script" && member.agent.is_none();
     if is_built_in && this.iter().any(scripted) && !others.iter().any(scripted) {
         context.out.note(format_args!(
             "no model is named and no key is set: {name} runs the built-in `script` model, which does what lines such as `/bash make` say"

@@ -145,6 +145,7 @@ impl RosterFile {
             cgroup: member.cgroup.clone(),
             incarnation: member.incarnation,
             model: member.terms.model.clone(),
+            agent: member.terms.program.clone(),
             workspace: member.terms.workspace.clone(),
             checkout: member.terms.checkout.clone(),
             gate: member.gate,

@@ -171,9 +171,9 @@ impl State {
         self.work.at = At::Done(IdleReason::Failed);
     }
 
-    /// A call begins; `gated`: an open gate let it through.
-    pub(crate) fn calling(&mut self, activity: String, gated: bool) {
-        self.work.at = At::Calling { activity, gated };
+    /// A call begins; `gated`: an open gate let it through; `is_mind`: it is the agent itself at work.
+    pub(crate) fn calling(&mut self, activity: String, gated: bool, is_mind: bool) {
+        self.work.at = At::Calling { activity, gated, is_mind };
     }
 
     /// A call begins to wait for a person.

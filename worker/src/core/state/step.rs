@@ -137,10 +137,12 @@ impl State {
             // The person who is asked says something else first, and must be heard.
             (At::Asking, None) if self.arrived.of_person => Err(Why::SpokenTo),
             (At::Thinking { .. }, _) if self.release => Err(Why::Released),
-            (At::Thinking { .. }, Some(shutdown)) => match shutdown.decide_by.max(shutdown.not_before) {
-                over if now >= over => Err(Why::Overdue),
-                later => Ok(Some(later)),
-            },
+            (At::Thinking { .. } | At::Calling { is_mind: true, .. }, Some(shutdown)) => {
+                match shutdown.decide_by.max(shutdown.not_before) {
+                    over if now >= over => Err(Why::Overdue),
+                    later => Ok(Some(later)),
+                }
+            }
             _ => Ok(None),
         }
     }

@@ -128,7 +128,7 @@ impl State {
 }
 
 fn calling(gated: bool) -> At {
-    At::Calling { activity: "bash: make".to_owned(), gated }
+    At::Calling { activity: "bash: make".to_owned(), gated, is_mind: false }
 }
 
 fn planning() -> State {

@@ -13,12 +13,14 @@ use std::time::Duration;
 use nix::sys::signal::{SigSet, SigmaskHow};
 use rustix::net::Shutdown;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process};
+use teamd_shared::member::Gate;
 use teamd_shared::mutant;
 use tokio::io::AsyncReadExt;
 use tokio::net::UnixStream;
 use tokio::signal::unix::{Signal as SignalStream, SignalKind, signal};
 use tokio::time::{Instant, sleep_until};
 
+use super::agent_gate::{self, AgentGate};
 use crate::shim::{self, ExitCause, Job, Report, sweep};
 
 /// How long a shim may take to end a command before it is killed, and the worker does it in its place.
@@ -49,6 +51,8 @@ pub(super) struct ShimHandle {
     deadline: Option<Instant>,
     /// Whether the shim was asked to end the command, and must be killed next.
     asked: bool,
+    /// The gate of an agent, if it is one.
+    gate: Option<AgentGate>,
 }
 
 impl ShimHandle {
@@ -70,7 +74,8 @@ impl ShimHandle {
         let child = spawn_with_signals_blocked(&mut command)?;
         shims.push(Pid::from_child(&child));
         let heard = Vec::new();
-        Ok(Self { child, channel, heard, closed: false, reaped: false, child_ended, deadline, asked: false })
+        let (closed, reaped, asked, gate) = (false, false, false, None);
+        Ok(Self { child, channel, heard, closed, reaped, child_ended, deadline, asked, gate })
     }
 
     /// Asks the shim to end the command, and wakes it if the command has stopped it. The second time, and if it takes too
@@ -106,8 +111,26 @@ impl ShimHandle {
         }
     }
 
+    /// Follows what is wanted of the gate of an agent from now on.
+    pub(super) fn follow_gate(&mut self, gate: AgentGate) {
+        self.gate = Some(gate);
+    }
+
+    /// Tells whether the agent was ended because its gate closed.
+    pub(super) fn is_ended_by_gate(&self) -> bool {
+        self.gate.as_ref().is_some_and(AgentGate::has_ended_it)
+    }
+
     /// Waits until the command and all that it started is gone. May be dropped and called again.
     pub(super) async fn ended(&mut self) -> Report {
+        let report = self.ended_in_time().await;
+        if let Some(gate) = &mut self.gate {
+            gate.nothing_runs();
+        }
+        report
+    }
+
+    async fn ended_in_time(&mut self) -> Report {
         loop {
             let Some(deadline) = self.deadline else { return self.gone().await };
             tokio::select! {
@@ -120,10 +143,20 @@ impl ShimHandle {
     async fn gone(&mut self) -> Report {
         while !self.closed {
             let mut bytes = [0; 1024];
-            match self.channel.read(&mut bytes).await {
+            let read = tokio::select! {
+                read = self.channel.read(&mut bytes) => read,
+                gate = agent_gate::wanted(&mut self.gate) => {
+                    self.set_gate(gate);
+                    continue;
+                }
+            };
+            match read {
                 Ok(0) | Err(_) => self.closed = true,
                 Ok(read) if self.heard.len() < MAX_REPORT => self.heard.extend_from_slice(&bytes[..read]),
                 Ok(_) => {}
+            }
+            if let Some(gate) = &mut self.gate {
+                gate.hear(&mut self.heard);
             }
         }
         // A process leaves its children to the next one after it has closed its descriptors: reap it before
@@ -146,6 +179,22 @@ impl ShimHandle {
                     self.child_ended.recv().await;
                 }
                 Swept::Unknown => tokio::time::sleep(sweep::AGAIN).await,
+            }
+        }
+    }
+
+    /// Has the shim open or close the gate; where that cannot be while the agent runs, a closed gate ends it.
+    fn set_gate(&mut self, wanted: Gate) {
+        let Some(gate) = &mut self.gate else { return };
+        match gate.ask(wanted).map(|said| self.channel.try_write(&said)) {
+            Some(Ok(1)) => {}
+            None if wanted == Gate::Open => {}
+            // What cannot be told is not known to be done.
+            None | Some(_) => {
+                gate.ends_it();
+                if !self.asked {
+                    self.end();
+                }
             }
         }
     }

@@ -91,6 +91,7 @@ fn toolbox_with(
         shown: Vec::new(),
         sandbox,
         confinement,
+        agent: None,
         bounds: Default::default(),
         cgroup,
     };

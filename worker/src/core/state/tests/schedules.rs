@@ -66,7 +66,11 @@ fn perform(
             Step::Call => {
                 prop_assert!(*open > 0);
                 let gated = state.gate() == Gate::Open;
-                if *open == 2 { state.planning(plan("p1")) } else { state.calling("bash".to_owned(), gated) }
+                if *open == 2 {
+                    state.planning(plan("p1"))
+                } else {
+                    state.calling("bash".to_owned(), gated, false)
+                }
             }
             Step::Skip(_) => {
                 *open = 0;

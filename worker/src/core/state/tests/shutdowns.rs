@@ -12,7 +12,7 @@ fn mail_that_came_before_a_shutdown_is_worked_on_and_the_model_asked_with_the_re
     assert_eq!(state.next(NOW), Step::Think);
     state.thinking();
     state.answered(true);
-    state.calling("bash".to_owned(), true);
+    state.calling("bash".to_owned(), true, false);
     state.call_ended(false);
     assert_eq!(state.next(NOW), show());
     state.shown();
@@ -55,7 +55,7 @@ fn behind_more_news_than_one_look_finds_there_may_be_mail_that_is_consumed_first
 fn calls_that_came_with_an_approval_still_run() {
     let mut state = at(At::Call);
     state.directive(asks(2), NOW);
-    state.calling("answering".to_owned(), false);
+    state.calling("answering".to_owned(), false, false);
     state.answering(id("s1"), true, AnsweredBy::Model);
     assert_eq!(state.directive(releases(3), NOW), Some(id("s1")));
     let Step::ResolveAnswer(answer) = state.next(NOW) else { panic!("{:?}", state.next(NOW)) };
@@ -63,7 +63,7 @@ fn calls_that_came_with_an_approval_still_run() {
     state.answer_told(NOW);
     state.call_ended(true);
     assert_eq!(state.next(NOW), Step::Call);
-    state.calling("bash".to_owned(), true);
+    state.calling("bash".to_owned(), true, false);
     assert_eq!(state.hold(NOW), Ok(None));
     state.call_ended(false);
     assert_eq!(state.next(NOW), Step::Leave(End::Approved));

@@ -1,0 +1,307 @@
+//! A whole agent in the sandbox: a program of the user's own, here a shell that carries out the lines of its messages that begin with
+//! `$ `. Its gate opens and closes while it runs.
+
+use std::net::TcpListener;
+
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+use super::{TRIED, With, has};
+use crate::support::process::children;
+use crate::support::{Team, is_alive, signal};
+
+/// A team with a teammate whose agent carries out the messages that it reads.
+fn shell(with: With, flags: &[&str]) -> Option<Team> {
+    let team = with.team(&[])?;
+    let shell =
+        "[agents.shell]\ncommand = ['bash', '-c', '''eval \"$(sed -n 's/^[$] //p')\"''']\nprotocol = 'run'\n";
+    team.write("team.toml", shell);
+    let refused = team.teamctl(["spawn", "carol", "--agent", "shell"]).exits(3);
+    assert!(refused.stderr.contains(r#"agents."shell".command = ["bash", "-c""#), "{}", refused.stderr);
+    team.teamd(["trust"]).ok();
+    team.teamctl(["spawn", "carol", "--agent", "shell"].iter().chain(flags)).ok();
+    Some(team)
+}
+
+/// A script as a message.
+fn ordered(script: &str) -> String {
+    script.lines().map(|line| format!("$ {line}\n")).collect()
+}
+
+/// Orders carol to run a script.
+fn order(team: &Team, script: &str) {
+    team.send("carol", &ordered(script));
+}
+
+/// Sends a script to carol, and returns what she told the lead when it had ended.
+fn runs(team: &Team, script: &str) -> Value {
+    let before = team.notices("carol").len();
+    order(team, script);
+    team.until_finished("carol", before + 1);
+    team.notices("carol").pop().unwrap()
+}
+
+/// Closes the gate of carol: the command returns when her worker has said that it is closed.
+fn close(team: &Team) {
+    team.teamctl(["request-plan", "carol", "$ echo planned"]).ok();
+    assert_eq!(team.member("carol")["gate"], "closed");
+}
+
+const SETS: [With; 3] = [With::All, With::Bubblewrap, With::Bare];
+
+#[test]
+fn an_agent_is_run_once_for_each_piece_of_work_and_fails_as_it_says() {
+    for with in SETS {
+        let Some(team) = shell(with, &["--prompt", "$ echo first > made; echo hello"]) else { continue };
+        team.until_finished("carol", 1);
+        let first = team.notices("carol").pop().unwrap();
+        assert_eq!(
+            (&first["idle_reason"], &first["content"]),
+            (&json!("available"), &json!("hello")),
+            "{with:?}"
+        );
+        assert_eq!(team.text("made"), "first\n", "{with:?}");
+        let failed = runs(&team, "echo half done; echo out of ink >&2; exit 3");
+        assert_eq!(failed["idle_reason"], "failed", "{with:?}");
+        let told = failed["content"].as_str().unwrap();
+        assert!(
+            told.contains("half done") && told.contains("exit code 3; its error output ends: out of ink"),
+            "{told}"
+        );
+        assert_eq!(runs(&team, "cat <<< again")["content"], "again", "{with:?}");
+        let shown = team.teamctl(["status", "carol"]).ok().stdout;
+        assert!(shown.contains("shell (a process for each piece of work: bash -c "), "{shown}");
+    }
+}
+
+/// What any command of `bash` may not do, an agent may not either, with an open gate as with a closed one.
+#[test]
+fn an_agent_breaks_out_with_neither_gate() {
+    let attacks = [
+        "echo x > .team/planted && echo BROKEN",
+        "ls -A .team | grep -q journal && echo BROKEN",
+        "echo x > $HOME/planted && echo BROKEN",
+        "cat $HOME/.ssh/id 2>/dev/null && echo BROKEN",
+        "mount -o remount,rw,bind . 2>/dev/null && echo BROKEN",
+        "umount -l . 2>/dev/null && echo BROKEN",
+        "unshare -Ur true 2>/dev/null && echo BROKEN",
+        "nsenter -t 1 -m true 2>/dev/null && echo BROKEN",
+        "ls /proc/1/root/ 2>/dev/null | grep -q . && echo BROKEN",
+        "kill -KILL $PPID 2>/dev/null",
+        "env | grep -q KEY= && echo BROKEN",
+        "echo x > .git/hooks/post-commit && echo BROKEN",
+        "echo x > /dev/tcp/127.0.0.1/PORT && echo BROKEN",
+    ];
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = server.local_addr().unwrap().port().to_string();
+    for with in SETS {
+        // Without namespaces these two are not promised while the gate is open.
+        let tried = attacks.map(|attack| attack.replace("PORT", &port));
+        let held =
+            |attack: &&String| with.has_mounts() || !attack.contains(".git") && !attack.contains("/dev/tcp");
+        let tried: Vec<&str> = tried.iter().filter(held).map(String::as_str).collect();
+        for plan in [false, true] {
+            let flags: &[&str] = if plan { &["--plan"] } else { &[] };
+            let Some(team) = shell(with, flags) else { continue };
+            std::fs::create_dir_all(team.root().join(".git/hooks")).unwrap();
+            let tried = tried.join("\n");
+            let writes =
+                "\necho x > made && echo written\n(setsid bash -c 'sleep 0.1; echo x > late') & exit 0";
+            order(&team, &format!("{tried}{writes}"));
+            let told = if plan {
+                let id = team.until_planned("carol");
+                team.request(&id)["payload"]["plan"].as_str().unwrap().to_owned()
+            } else {
+                team.until_finished("carol", 1);
+                team.notices("carol").pop().unwrap()["content"].as_str().unwrap().to_owned()
+            };
+            assert!(!told.contains("BROKEN"), "{with:?} {plan}: {told}");
+            assert_eq!((told.contains("written"), team.made("made")), (!plan, !plan), "{with:?}: {told}");
+            assert!(!team.made("late") && !team.made(".git/hooks/post-commit"), "{with:?} {plan}");
+        }
+    }
+}
+
+/// What an agent prints behind a closed gate is its plan. Approved, it is run again, and reads the verdict.
+#[test]
+fn an_agent_plans_behind_a_closed_gate_and_works_behind_an_open_one() {
+    let Some(team) = shell(With::All, &["--plan", "--prompt", "$ echo x > made || echo I would make a file"])
+    else {
+        return;
+    };
+    let id = team.until_planned("carol");
+    assert_eq!(team.request(&id)["payload"]["plan"], "I would make a file");
+    assert!(!team.made("made"));
+    team.teamctl(["approve", &id, "--feedback", "\n$ echo done > made; echo made"]).ok();
+    team.until_finished("carol", 1);
+    assert_eq!(team.text("made"), "done\n");
+}
+
+/// Whether the workspace is read-only where the agent of carol runs, as the kernel says.
+fn is_read_only(team: &Team) -> bool {
+    let below = |pids: Vec<i32>| pids.into_iter().flat_map(children).collect::<Vec<_>>();
+    let Some(agent) = below(below(children(team.pid("carol")))).first().copied() else { return false };
+    let mounts = std::fs::read_to_string(format!("/proc/{agent}/mountinfo")).unwrap_or_default();
+    let root = team.root().to_str().unwrap();
+    let of_workspace = mounts.lines().rfind(|line| line.split(' ').nth(4) == Some(root));
+    of_workspace.is_some_and(|line| line.split(' ').nth(5).unwrap().starts_with("ro"))
+}
+
+/// Writes a line a moment until it cannot, each time with a file that it opens anew.
+const WRITES: &str = "n=0; while [ ! -e stop ]; do n=$((n+1)); { echo $n >> lines; } 2>/dev/null || refused=1; \
+     [ -n \"$refused\" ] && { echo $n > $TMPDIR/refused; break; }; sleep 0.002; done; ";
+
+#[test]
+fn a_gate_closes_in_the_middle_of_writes_and_the_agent_goes_on() {
+    let Some(team) = shell(With::All, &[]) else { return };
+    order(&team, &format!("{WRITES} echo still here"));
+    team.until("some lines", || team.text("lines").lines().count() > 20);
+    close(&team);
+    let lines = team.text("lines").lines().count();
+    // It is asked for a plan next, and what it prints then is that.
+    let id = team.until_planned("carol");
+    assert_eq!(team.request(&id)["payload"]["plan"], "planned");
+    assert_eq!(team.results("carol")[0]["content"], "still here");
+    assert_eq!(team.text("lines").lines().count(), lines, "closed is closed");
+}
+
+/// A program that keeps a file open, or mapped, is ended; the agent itself is not.
+#[test]
+fn what_holds_a_file_for_writing_is_ended_when_the_gate_closes() {
+    let mapped = format!(
+        "{TRIED}import mmap, os, time\nf = open('mapped', 'w+b'); f.write(b'x' * 4096); f.flush()\n\
+         m = mmap.mmap(f.fileno(), 4096); f.close(); open('ready', 'w').close()\n\
+         while True:\n    m[0:1] = b'y'; time.sleep(0.001)\n"
+    );
+    let holders = [
+        ("sleep 300 >> held", true),
+        ("exec 9>>held2; touch ready; while :; do echo x >&9; sleep 0.001; done", true),
+        ("python3 mapped.py", false),
+    ];
+    for (holder, plain) in holders {
+        let Some(team) = shell(With::All, &[]) else { return };
+        team.write("mapped.py", &mapped);
+        if !plain && !has(&team, "python3") {
+            continue;
+        }
+        let script =
+            format!("({holder}) &\nuntil [ -e ready ]; do sleep 0.01; touch ready; done\nwait; echo ended");
+        let script = if plain { script } else { script.replace("; touch ready; done", "; done") };
+        order(&team, &script);
+        team.until("the holder", || team.made("ready"));
+        close(&team);
+        team.until_planned("carol");
+        assert_eq!(team.results("carol")[0]["content"], "ended", "{holder}");
+    }
+}
+
+/// The agent's own open file is in the way of a closed gate: the agent is ended, and the lead is told.
+#[test]
+fn an_agent_that_holds_a_file_itself_is_ended_when_the_gate_closes() {
+    let Some(team) = shell(With::All, &[]) else { return };
+    order(&team, "exec 9>>held; touch ready; while :; do echo x >&9; sleep 0.001; done");
+    team.until("the agent", || team.made("ready"));
+    close(&team);
+    let held = team.text("held").len();
+    team.until_planned("carol");
+    let ended = &team.results("carol")[0];
+    assert_eq!(ended["is_error"], true);
+    assert!(ended["content"].as_str().unwrap().contains("its gate was closed"), "{ended}");
+    assert_eq!(team.text("held").len(), held);
+}
+
+/// Without namespaces of our own the gate does not change while an agent runs: it is ended.
+#[test]
+fn where_the_gate_cannot_change_a_closed_gate_ends_the_agent() {
+    for with in [With::Bubblewrap, With::Bare] {
+        let Some(team) = shell(with, &[]) else { continue };
+        order(&team, &format!("{WRITES} echo still here"));
+        team.until("some lines", || team.text("lines").lines().count() > 20);
+        close(&team);
+        let lines = team.text("lines").lines().count();
+        team.until_planned("carol");
+        let ended = &team.results("carol")[0];
+        assert!(ended["content"].as_str().unwrap().contains("its gate was closed"), "{with:?} {ended}");
+        assert_eq!(team.text("lines").lines().count(), lines, "{with:?}");
+    }
+}
+
+/// A line in the inbox closes the gate while the daemon is away; the next daemon opens it again, and the agent goes on writing.
+#[test]
+fn a_gate_opens_and_closes_and_opens_while_the_agent_runs() {
+    let Some(team) = shell(With::All, &[]) else { return };
+    let writes = "while [ ! -e stop ]; do { echo x >> lines; } 2>/dev/null && echo o || echo c; sleep 0.002; done | uniq";
+    order(&team, writes);
+    let lines = || team.text("lines").lines().count();
+    team.until("some lines", || lines() > 20);
+    for _ in 0..2 {
+        team.kill_daemon();
+        let line = json!({"type": "plan_request", "from": "lead", "content": "a plan"});
+        team.echo("carol", &line.to_string());
+        team.until("the gate to close", || is_read_only(&team));
+        let closed_at = lines();
+        team.teamd(["start"]).ok();
+        team.until("more lines", || lines() > closed_at + 20);
+    }
+    team.write("stop", "");
+    team.until_finished("carol", 1);
+    let told = team.notices("carol").pop().unwrap()["content"].as_str().unwrap().to_owned();
+    assert!(told.starts_with("o\nc\no\nc\no"), "{told}");
+}
+
+#[test]
+fn a_busy_agent_leaves_when_the_model_would_have_had_its_time_and_leaves_nothing() {
+    for with in SETS {
+        let Some(team) = shell(with, &[]) else { continue };
+        assert_eq!(team.shutdown("alice", &[], 0)["outcome"], "shutdown");
+        order(&team, "trap '' TERM HUP; (setsid sleep 300 &); touch ready; sleep 301");
+        team.until("the agent", || team.made("ready"));
+        let left = team.shutdown("carol", &["--decide-within", "0.2s"], 0);
+        assert_eq!(left["outcome"], "shutdown", "{with:?} {left}");
+        team.until("all to be gone", || team.processes().len() == 1);
+    }
+}
+
+/// The messages are consumed once: an agent that a crash has ended is not run again, and the lead is told.
+#[test]
+fn a_killed_worker_loses_no_message_and_runs_none_twice() {
+    for with in SETS {
+        let Some(team) = shell(with, &[]) else { continue };
+        order(&team, "echo once >> runs; touch ready; sleep 300");
+        team.until("the agent", || team.made("ready"));
+        order(&team, "echo later >> runs; echo caught up");
+        let worker = team.pid("carol");
+        let shim = children(worker)[0];
+        signal(worker, Signal::SIGKILL);
+        team.until("the end of the agent", || !is_alive(shim));
+        team.until_finished("carol", 1);
+        team.until("the second message", || team.text("runs").contains("later"));
+        team.wait_for("carol", "idle");
+        assert_eq!(team.text("runs"), "once\nlater\n", "{with:?}");
+        let said: Vec<String> =
+            team.notices("carol").iter().map(|told| told["content"].to_string()).collect();
+        assert!(said.iter().any(|said| said.contains("may have run")), "{with:?} {said:?}");
+    }
+}
+
+#[test]
+fn an_agent_that_cannot_be_started_is_said_so() {
+    let Some(team) = With::All.team(&[]) else { return };
+    let unknown = team.teamctl(["spawn", "carol", "--agent", "nosuch"]).exits(2);
+    assert!(unknown.stderr.contains("write `[agents.NAME]`"), "{}", unknown.stderr);
+    for (file, told) in [
+        ("[agents.x]\ncommand = []\nprotocol = 'run'\n", "a program and its arguments are expected"),
+        ("[agents.builtin]\ncommand = ['x']\nprotocol = 'run'\n", "is the one that is built in"),
+        ("[agents.x]\ncommand = ['x']\nprotocol = 'talk'\n", "unknown variant `talk`"),
+    ] {
+        team.write("team.toml", file);
+        let wrong = team.teamctl(["spawn", "carol", "--agent", "x"]).exits(2);
+        assert!(wrong.stderr.contains(told), "{}", wrong.stderr);
+    }
+    team.write("team.toml", "[agents.x]\ncommand = ['no-such-program']\nprotocol = 'run'\n");
+    team.teamd(["trust"]).ok();
+    team.teamctl(["spawn", "carol", "--agent", "x", "--prompt", "hi"]).ok();
+    team.until_finished("carol", 1);
+    let told = team.notices("carol").pop().unwrap();
+    assert!(told["content"].as_str().unwrap().contains("cannot start no-such-program"), "{told}");
+}

@@ -1,6 +1,6 @@
 //! What `config.json` says of the team, and whether it still holds. Reads files and `/proc` only.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::time::{Duration, Instant};
 
 use teamd_shared::config::{ConfigError, Roster, RosterMember};
@@ -161,13 +161,19 @@ pub(crate) fn daemon_pid(roster: &Roster) -> Option<u32> {
 
 /// Tells whether a member runs, as far as roster and processes tell.
 pub(crate) fn runs(roster: &Roster, member: &RosterMember) -> bool {
-    !member.status.is_ended() && (daemon_pid(roster).is_some() || has_process(roster, member))
+    !member.status.is_ended()
+        && (daemon_pid(roster).is_some() || has_process(boot_of(roster).as_deref(), member))
+}
+
+/// Returns the names of the members that run.
+pub(crate) fn running_names(roster: &Roster) -> BTreeSet<Name> {
+    running(roster).into_iter().map(|member| member.name.clone()).collect()
 }
 
 /// Returns the members that run, as far as roster and processes tell.
 pub(crate) fn running(roster: &Roster) -> Vec<&RosterMember> {
-    let has_daemon = daemon_pid(roster).is_some();
-    let runs = |it: &&RosterMember| !it.status.is_ended() && (has_daemon || has_process(roster, it));
+    let (has_daemon, boot) = (daemon_pid(roster).is_some(), boot_of(roster));
+    let runs = |it: &&RosterMember| !it.status.is_ended() && (has_daemon || has_process(boot.as_deref(), it));
     roster.members.iter().filter(runs).collect()
 }
 
@@ -203,17 +209,20 @@ pub(crate) fn waited_for(roster: &Roster, names: &[Name]) -> String {
 }
 
 /// Tells whether the process of a member is there. A daemon that runs records in a moment that it is gone.
-fn has_process(roster: &Roster, member: &RosterMember) -> bool {
-    // A worker began in the same boot as the daemon that last ran, or that daemon would have recorded its end.
-    let boot_id = match &roster.daemon {
-        Some(daemon) => Ok(daemon.process.boot_id.clone()),
-        None => boot_id(),
-    };
-    match (member.pid, member.start_ticks, boot_id) {
-        (Some(pid), Some(start_ticks), Ok(boot_id)) => Identity { pid, start_ticks, boot_id }.is_alive(),
-        (Some(_), Some(_), Err(_)) => true,
+fn has_process(boot: Option<&str>, member: &RosterMember) -> bool {
+    match (member.pid, member.start_ticks, boot) {
+        (Some(pid), Some(start_ticks), Some(boot)) => {
+            Identity { pid, start_ticks, boot_id: boot.to_owned() }.is_alive()
+        }
+        (Some(_), Some(_), None) => true,
         _ => false,
     }
+}
+
+/// Returns the boot in which the workers began; none if that cannot be known. It was the same as that of the daemon that last
+/// ran, or that daemon would have recorded their ends.
+fn boot_of(roster: &Roster) -> Option<String> {
+    roster.daemon.as_ref().map(|daemon| daemon.process.boot_id.clone()).or_else(|| boot_id().ok())
 }
 
 /// Counts the unread messages of a member.

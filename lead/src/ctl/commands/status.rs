@@ -50,7 +50,7 @@ pub(in crate::ctl) fn run(context: &Context, args: &StatusArgs) -> CommandResult
     let processes = wanted.then(Processes::read);
     let team = folded(&dir, &roster);
     let prices = money::prices(context);
-    let mut rows = rows(&roster, shown, &team, &prices);
+    let mut rows = rows(shown, &roster::running_names(&roster), &team, &prices);
     match (context.out.is_json(), context.out.width()) {
         (true, _) => {}
         (false, Some(_)) => sort(&mut rows),

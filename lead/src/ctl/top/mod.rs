@@ -107,7 +107,7 @@ async fn watch(context: &Context, dir: &TeamDir) -> CommandResult {
                 }
             }
             Some(done) = actions.next() => actions.extend(top.done(done)),
-            () = top.changed(drawn) => actions.extend(top.read()),
+            is_age = top.changed(drawn) => actions.extend(top.read(is_age)),
         }
     }
 }
@@ -121,31 +121,26 @@ async fn next_event(pressed: Option<Event>, keys: &mut EventStream) -> Option<st
 }
 
 impl<'d> Top<'d> {
-    /// Returns when there may be something else to show.
-    async fn changed(&mut self, drawn: Instant) {
-        let since_frame = drawn.elapsed();
+    /// Returns when there may be something else to show; true if only an age is another one.
+    async fn changed(&mut self, drawn: Instant) -> bool {
         if self.files.has_unread_inboxes() {
-            return;
+            return false;
         }
-        let changes = async {
-            self.files.changed().await;
-            tokio::time::sleep(FRAME.saturating_sub(since_frame)).await;
-        };
-        match self.app.youngest {
-            None => changes.await,
-            Some(youngest) => {
-                let ages = tokio::time::sleep(until_another_age(youngest, wall()));
-                tokio::select! {
-                    () = changes => {}
-                    () = ages => {}
-                }
+        let next_frame = FRAME.saturating_sub(drawn.elapsed());
+        let age = self.app.youngest.map(|youngest| until_another_age(youngest, wall()));
+        tokio::select! {
+            () = self.files.changed() => {
+                tokio::time::sleep(next_frame).await;
+                false
             }
+            () = tokio::time::sleep(age.unwrap_or(Duration::MAX)) => true,
         }
     }
 
-    /// Reads what has changed. A socket that is new may be that of the next daemon.
-    fn read(&mut self) -> Option<Act<'d>> {
-        let has_socket = self.files.read(!self.has_daemon);
+    /// Reads what has changed. A socket that is new may be that of the next daemon. Without a daemon no roster tells that a
+    /// process has ended: with each age it is looked for.
+    fn read(&mut self, is_age: bool) -> Option<Act<'d>> {
+        let has_socket = self.files.read(is_age && !self.has_daemon);
         self.files.read_inboxes();
         (has_socket && !self.is_connected).then(|| act::connect(self.files.dir))
     }
@@ -159,8 +154,7 @@ impl<'d> Top<'d> {
         }
         let dir = files.dir;
         let (seen, sides) = files.seen();
-        let members = seen.roster.members.iter().collect();
-        let mut rows = rows(seen.roster, members, seen.team, prices);
+        let mut rows = rows(&seen.roster.members, seen.running, seen.team, prices);
         sort(&mut rows);
         if app.pane == Pane::Team {
             draw::retain(&mut rows, &app.filter);

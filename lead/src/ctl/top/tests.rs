@@ -99,8 +99,8 @@ impl Stage {
         if let Some(name) = self.app.agent().cloned() {
             files.follow(&name);
         }
-        let members = self.roster.members.iter().collect();
-        let mut rows = rows(&self.roster, members, &team, &Prices::built_in());
+        let running = crate::ctl::roster::running_names(&self.roster);
+        let mut rows = rows(&self.roster.members, &running, &team, &Prices::built_in());
         sort(&mut rows);
         draw::retain(&mut rows, &self.app.filter);
         self.app.set(&rows, &team, feed.items());

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use teamd_shared::clock::wall;
-use teamd_shared::config::{Roster, RosterMember};
+use teamd_shared::config::RosterMember;
 use teamd_shared::journal::Team;
 use teamd_shared::name::Name;
 use teamd_shared::price::{Dollars, Prices};
@@ -11,8 +11,8 @@ use teamd_shared::request::{Answerer, Request};
 use teamd_shared::task::Task;
 
 use crate::ctl::grouping::{Facts, Standing};
+use crate::ctl::money;
 use crate::ctl::resources::Resources;
-use crate::ctl::{money, roster};
 
 /// A member, with what the roster alone does not tell.
 pub(in crate::ctl) struct Row<'r> {
@@ -33,14 +33,13 @@ pub(in crate::ctl) struct Row<'r> {
     pub(in crate::ctl) resources: Option<Resources>,
 }
 
-/// Looks at members, but not into their inboxes.
+/// Looks at members, of which these run, but not into their inboxes.
 pub(in crate::ctl) fn rows<'r>(
-    roster: &'r Roster,
-    shown: Vec<&'r RosterMember>,
+    shown: impl IntoIterator<Item = &'r RosterMember>,
+    running: &BTreeSet<Name>,
     team: &'r Team,
     prices: &Prices,
 ) -> Vec<Row<'r>> {
-    let running: BTreeSet<&Name> = roster::running(roster).into_iter().map(|member| &member.name).collect();
     let now = wall();
     let row = |member: &'r RosterMember| {
         let unnoticed = !member.status.is_ended() && !running.contains(&member.name);

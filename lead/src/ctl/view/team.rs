@@ -1,6 +1,7 @@
 //! A team as its files show it, kept current by their events.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::{Duration, Instant};
 
 use teamd_shared::config::Roster;
 use teamd_shared::journal::Team;
@@ -18,10 +19,10 @@ use crate::ctl::roster;
 use crate::ctl::tail::{Mark, Tail};
 use crate::error::CommandError;
 
-/// How many messages of an inbox the past of a view has.
-const MESSAGES: usize = 50;
-/// How many inboxes are read at a time, so that a key is not kept waiting.
-const INBOXES: usize = 20;
+/// How many messages of the lead's inbox, and of each other one, the past of a view has.
+const MESSAGES: (usize, usize) = (200, 20);
+/// How long inboxes are read at a time: a key shall not wait.
+const SLICE: Duration = Duration::from_millis(40);
 
 /// A reader of all files of a team.
 pub(in crate::ctl) struct TeamFiles<'d> {
@@ -30,6 +31,7 @@ pub(in crate::ctl) struct TeamFiles<'d> {
     files: Files,
     /// The roster as it was read last.
     pub(in crate::ctl) roster: Roster,
+    running: BTreeSet<Name>,
     journal: JournalFollower<'d>,
     feed: Feed,
     sides: Sides,
@@ -47,6 +49,8 @@ pub(in crate::ctl) struct TeamFiles<'d> {
 pub(in crate::ctl) struct Seen<'s, 'd> {
     /// The roster.
     pub(in crate::ctl) roster: &'s Roster,
+    /// The members that ran then.
+    pub(in crate::ctl) running: &'s BTreeSet<Name>,
     /// The fold of the journal.
     pub(in crate::ctl) team: &'s Team,
     /// What happened.
@@ -66,10 +70,12 @@ impl<'d> TeamFiles<'d> {
     pub(in crate::ctl) fn begin(dir: &'d TeamDir, force_poll: bool) -> Result<Self, CommandError> {
         // Watched before it is read: a change in between is seen.
         let files = Files::watch(dir, force_poll);
+        let roster = roster::load(dir)?;
         let mut begun = Self {
             dir,
             files,
-            roster: roster::load(dir)?,
+            running: roster::running_names(&roster),
+            roster,
             journal: JournalFollower::begin(dir)?,
             feed: Feed::default(),
             sides: Sides::default(),
@@ -86,9 +92,9 @@ impl<'d> TeamFiles<'d> {
 
     /// Returns what was read, and what looks at single members.
     pub(in crate::ctl) fn seen(&mut self) -> (Seen<'_, 'd>, &mut Sides) {
-        let Self { roster, journal, feed, sides, conversation, trouble, .. } = self;
+        let Self { roster, running, journal, feed, sides, conversation, trouble, .. } = self;
         let (team, conversation, trouble) = (&journal.team, conversation.as_ref(), trouble.as_ref());
-        (Seen { roster, team, feed, conversation, trouble }, sides)
+        (Seen { roster, running, team, feed, conversation, trouble }, sides)
     }
 
     /// Returns when a file may have changed. Dropping the future loses nothing.
@@ -123,6 +129,7 @@ impl<'d> TeamFiles<'d> {
         }
         if anew || has(&changed.top, &TeamPath::config()) {
             self.roster = roster::load(self.dir)?;
+            self.running = roster::running_names(&self.roster);
         }
         Ok(())
     }
@@ -144,13 +151,16 @@ impl<'d> TeamFiles<'d> {
 
     /// Reads some of the inboxes that have changed.
     pub(in crate::ctl) fn read_inboxes(&mut self) {
-        let count = self.unread.len().min(INBOXES);
-        let mut steps = Vec::new();
-        for owner in self.unread.drain(..count) {
+        let (began, mut steps) = (Instant::now(), Vec::new());
+        while began.elapsed() < SLICE {
+            let Some(owner) = self.unread.pop_front() else { break };
             let mut tail = Tail::new(self.dir, TeamPath::inbox(&owner));
             let begun = match self.inboxes.get(&owner) {
                 Some(mark) => tail.resume(*mark),
-                None => tail.begin(Some(MESSAGES), |line| !line.trim_ascii().is_empty()).map(drop),
+                None => {
+                    let count = if owner == Name::lead() { MESSAGES.0 } else { MESSAGES.1 };
+                    tail.begin(Some(count), |line| !line.trim_ascii().is_empty()).map(drop)
+                }
             };
             // One odd inbox must not hide the others.
             while let Ok(lines) = begun.as_ref().map_or_else(|_| Ok(Vec::new()), |()| tail.read()) {

@@ -206,7 +206,7 @@ fn at_width(members: &[RosterMember], terminal: usize) -> String {
     let mut roster = Roster { members: members.to_vec(), ..Roster::default() };
     roster.members.iter_mut().for_each(|member| member.pid = Some(4242));
     let team = Team::default();
-    let mut rows = rows(&roster, roster.members.iter().collect(), &team, &Prices::built_in());
+    let mut rows = rows(&roster.members, &Default::default(), &team, &Prices::built_in());
     for row in &mut rows {
         (row.unread, row.unnoticed) = (Some(3), false);
         row.standing = Standing::of(row.member, Facts::default(), wall());

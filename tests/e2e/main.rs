@@ -26,6 +26,7 @@ mod meddling;
 mod messages;
 mod models;
 mod money;
+mod pictures;
 mod plans;
 mod quarantine;
 mod races;

@@ -16,8 +16,8 @@ pub(crate) use acting::{
     Wait,
 };
 pub(crate) use looking::{
-    Column, Completions, Doctor, Events, Inbox, Lint, LintAs, Log, Logs, Plans, Range, Requests, Schema,
-    StatusArgs, TranscriptArgs,
+    Column, Completions, Diagram, DiagramFormat, Doctor, Events, Inbox, Lint, LintAs, Log, Logs, Plans,
+    Range, Requests, Schema, StatusArgs, TranscriptArgs,
 };
 pub(crate) use tasks::{Run, TaskCommand, TaskList, Tasks};
 pub(crate) use value::Mailbox;
@@ -106,6 +106,16 @@ pub(crate) enum Command {
     Logs(Logs),
     /// Show the daemon's decisions, from its journal
     Events(Events),
+    /// Draw what happened as a sequence diagram
+    ///
+    /// Each message is an arrow, each incarnation a bar; the steps of one request have one colour. In Markdown put it between
+    /// ```mermaid and ```.
+    Diagram(Diagram),
+    /// Show what each teammate and task took: turns, tokens, cost, time
+    ///
+    /// WORKING is the time from a message to the final answer, without the time in which a request of the teammate waited for an
+    /// answer: that is WAITING. Of a task, WAITING is the time that its checks took or waited for their turn.
+    Stats,
     /// Show requests and their states
     Requests(Requests),
     /// Show the plans that wait for an answer

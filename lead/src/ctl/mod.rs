@@ -83,6 +83,8 @@ fn dispatch(command: Command, context: &Context, take_lock: TakeLock) -> Command
         Command::Log(args) => commands::logs::run_one(context, args),
         Command::Logs(args) => commands::logs::run(context, &args),
         Command::Events(args) => commands::events::run(context, &args),
+        Command::Diagram(args) => commands::diagram::run(context, &args),
+        Command::Stats => commands::stats::run(context),
         Command::Requests(args) => commands::requests::run(context, &args),
         Command::Plans(args) => commands::plans::run(context, &args),
         Command::Approve(args) => commands::answer::run(context, &args.id, true, &args.feedback),

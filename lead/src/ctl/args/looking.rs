@@ -111,6 +111,28 @@ pub(crate) struct Events {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct Diagram {
+    /// Draw only what happened since a time (14:05, 2026-11-23 14:05) or for a duration (10m)
+    #[arg(long, value_name = "TIME", value_parser = past)]
+    pub(crate) since: Option<f64>,
+    /// Draw only the steps of one request: its id, or the beginning of it
+    #[arg(long, value_name = "ID", add = plans())]
+    pub(crate) request: Option<String>,
+    /// Format
+    #[arg(long, default_value = "mermaid")]
+    pub(crate) format: DiagramFormat,
+}
+
+/// How a diagram is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum DiagramFormat {
+    /// For Markdown: the pages of repositories draw it
+    Mermaid,
+    /// A picture, for light and dark pages
+    Svg,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct Requests {
     /// Show all details of one request: its id, or the beginning of it
     #[arg(add = plans())]

@@ -52,9 +52,24 @@ pub(in crate::ctl) struct Feed {
     items: Vec<Item>,
     last_key: u64,
     messages: HashSet<Uuid>,
+    requests: HashSet<RequestId>,
+    /// Whether old items stay, too.
+    is_whole: bool,
 }
 
 impl Feed {
+    /// Makes one that has everything.
+    pub(super) fn whole() -> Self {
+        Self { is_whole: true, ..Self::default() }
+    }
+
+    /// Returns all steps, oldest first.
+    pub(super) fn into_steps(self) -> Vec<Step> {
+        let mut steps: Vec<Step> = self.items.into_iter().flat_map(|item| item.steps).collect();
+        steps.sort_by(|a, b| a.at.total_cmp(&b.at));
+        steps
+    }
+
     /// Returns the items, oldest first.
     pub(in crate::ctl) fn items(&self) -> &[Item] {
         &self.items
@@ -79,9 +94,11 @@ impl Feed {
         }
         // By the time, and not by the file: an inbox may be read later than another.
         self.items.sort_by(|a, b| a.at().total_cmp(&b.at()));
-        let excess = self.items.len().saturating_sub(KEPT);
+        let kept = if self.is_whole { usize::MAX } else { KEPT };
+        let excess = self.items.len().saturating_sub(kept);
         for item in self.items.drain(..excess) {
             item.steps.iter().filter_map(|step| step.message).for_each(|id| _ = self.messages.remove(&id));
+            item.request().into_iter().for_each(|id| _ = self.requests.remove(id));
         }
     }
 

@@ -4,15 +4,19 @@
 mod conversation;
 mod feed;
 mod files;
+mod history;
 mod journal;
 mod rows;
+mod sequence;
 mod side;
 mod steps;
 mod team;
 
 pub(super) use conversation::{Conversation, Part};
 pub(super) use feed::{Feed, Item};
+pub(super) use history::history;
 pub(super) use rows::{Row, rows, sort};
+pub(super) use sequence::{Event, Sequence};
 pub(super) use side::{SLOTS, Side};
-pub(super) use steps::{Stage, Step};
+pub(super) use steps::{Stage, Step, Turning};
 pub(super) use team::TeamFiles;

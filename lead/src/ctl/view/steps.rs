@@ -25,12 +25,32 @@ pub(in crate::ctl) struct Step {
     pub(in crate::ctl) what: String,
     /// Its text, whole.
     pub(in crate::ctl) text: String,
+    /// What it is about.
+    pub(in crate::ctl) about: About,
     /// The request that it is part of, and where that stands with it.
     pub(in crate::ctl) request: Option<(RequestId, Stage)>,
     /// Whether something went wrong.
     pub(in crate::ctl) is_trouble: bool,
     /// The id of the message: one that stands in several inboxes happened once.
     pub(in crate::ctl) message: Option<Uuid>,
+}
+
+/// What a step is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::ctl) enum About {
+    Message,
+    Request,
+    /// A member; its incarnation begins or has ended.
+    Member(Option<Turning>),
+    Task,
+    Team,
+}
+
+/// An end of an incarnation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::ctl) enum Turning {
+    Began,
+    Ended,
 }
 
 /// Where a request stands with a step.
@@ -64,7 +84,7 @@ impl Step {
     pub(in crate::ctl) fn of_line(line: &Line) -> Option<Self> {
         let (what, text) = event::parts(&line.record);
         let (seq, at) = (Some(line.seq), line.at);
-        let step = Self { at, seq, from: String::new(), to: String::new(), what, text, ..Self::blank() };
+        let step = Self { at, seq, what, text, ..Self::blank() };
         match &line.record {
             Record::Snapshot(_) => None,
             Record::Team(_) => Some(Self { from: TEAMD.to_owned(), ..step }),
@@ -72,7 +92,13 @@ impl Step {
                 let exit = record.member.exit.as_ref().filter(|_| record.event == MemberEvent::Exited);
                 let request = exit.and_then(|exit| exit.request_id.clone());
                 let crashed = matches!(record.member.phase, Phase::Crashed | Phase::Spawning);
+                let turning = match record.event {
+                    MemberEvent::Spawned => Some(Turning::Began),
+                    MemberEvent::Exited => Some(Turning::Ended),
+                    _ => None,
+                };
                 Some(Self {
+                    about: About::Member(turning),
                     from: record.member.name.to_string(),
                     request: request.map(|id| (id, Stage::Ended)),
                     is_trouble: record.event == MemberEvent::Silent
@@ -85,7 +111,8 @@ impl Step {
                 let owner = record.task.owner.as_ref().map(ToString::to_string).unwrap_or_default();
                 let (from, is_trouble) = (record.by.clone(), record.event == TaskEvent::Failed);
                 let to = if owner == from { String::new() } else { owner };
-                Some(Self { from, to, is_trouble, ..step }).filter(|_| record.derived_from.is_none())
+                let about = About::Task;
+                Some(Self { about, from, to, is_trouble, ..step }).filter(|_| record.derived_from.is_none())
             }
             Record::Request(record) => {
                 let request = &record.request;
@@ -98,7 +125,8 @@ impl Step {
                     RequestEvent::Expired => (Stage::Expired, asker, String::new()),
                 };
                 let what = event::kind(request.kind).to_owned();
-                Some(Self { from, to, what, request: Some((request.request_id.clone(), stage)), ..step })
+                let (about, request) = (About::Request, Some((request.request_id.clone(), stage)));
+                Some(Self { about, from, to, what, request, ..step })
             }
         }
     }
@@ -129,6 +157,7 @@ impl Step {
         };
         Some(Self {
             at: message.timestamp.unwrap_or_default(),
+            about: if request.is_some() { About::Request } else { About::Message },
             is_trouble: is_idle && what != "idle",
             what: what.to_owned(),
             request: request.map(|(id, stage)| (id.clone(), stage)),
@@ -136,12 +165,13 @@ impl Step {
             from: message.from,
             to,
             message: message.id,
-            seq: None,
+            ..Self::blank()
         })
     }
 
     fn blank() -> Self {
         let (from, to, what, text) = Default::default();
-        Self { at: 0.0, seq: None, from, to, what, text, request: None, is_trouble: false, message: None }
+        let (at, seq, about) = (0.0, None, About::Team);
+        Self { at, seq, from, to, what, text, about, request: None, is_trouble: false, message: None }
     }
 }

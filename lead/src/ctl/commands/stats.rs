@@ -1,0 +1,97 @@
+//! `teamctl stats`: what each teammate and task took, from the transcripts and the journal.
+
+mod account;
+
+use serde_json::json;
+use teamd_shared::name::Name;
+use teamd_shared::price::{Dollars, Prices};
+use teamd_shared::team_dir::{TeamDir, TeamPath};
+use teamd_shared::transcript::Entry;
+
+use self::account::{Account, Decided, Share};
+use crate::ctl::context::Context;
+use crate::ctl::render::BOLD;
+use crate::ctl::table::{Cell, Table};
+use crate::ctl::tail::Tail;
+use crate::ctl::{clock, money, roster, tokens};
+use crate::error::{CommandError, CommandResult};
+use crate::exit_code::ExitCode;
+
+/// Runs the command.
+pub(in crate::ctl) fn run(context: &Context) -> CommandResult {
+    let dir = context.dir()?;
+    let roster = roster::load(&dir)?;
+    let prices = money::prices(context);
+    let decided = Decided::read(&dir)?;
+    let mut account = Account::new(&decided, teamd_shared::clock::wall());
+    for member in &roster.members {
+        let runs = roster::runs(&roster, member);
+        account.member((&member.name, &member.model, runs), &entries(&dir, &member.name)?);
+    }
+    if context.out.is_json() {
+        let members = account.members.iter().map(|(name, it)| it.to_json(&prices, json!({"name": name})));
+        let tasks = decided.tasks.values().map(|task| {
+            let what = json!({"id": task.id, "subject": task.subject, "status": task.status});
+            account.tasks.get(&task.id).cloned().unwrap_or_default().to_json(&prices, what)
+        });
+        return context
+            .out
+            .json(&json!({"members": members.collect::<Vec<_>>(), "tasks": tasks.collect::<Vec<_>>()}))
+            .map(|()| ExitCode::Done);
+    }
+    if account.members.is_empty() {
+        context.out.note("there are no teammates");
+        return Ok(ExitCode::Done);
+    }
+    let members =
+        account.members.iter().map(|(name, it)| (Cell::styled(name.as_str(), BOLD), it.clone(), ""));
+    context.out.text(table("TEAMMATE", members.collect(), &prices).render(context.out.width()))?;
+    let tasks = decided.tasks.values().map(|task| {
+        let share = account.tasks.get(&task.id).cloned().unwrap_or_default();
+        (Cell::styled(task.id.to_string(), BOLD), share, task.subject.as_str())
+    });
+    let tasks: Vec<_> = tasks.collect();
+    if !tasks.is_empty() {
+        context.out.text("\n")?;
+        context.out.text(table("TASK", tasks, &prices).render(context.out.width()))?;
+    }
+    Ok(ExitCode::Done)
+}
+
+/// Reads a whole conversation. An entry of a newer program is left out.
+fn entries(dir: &TeamDir, name: &Name) -> Result<Vec<Entry>, CommandError> {
+    let (mut tail, mut entries) = (Tail::new(dir, TeamPath::transcript(name)), Vec::new());
+    tail.begin(None, |_| true)?;
+    loop {
+        let lines = tail.read()?;
+        if lines.is_empty() {
+            return Ok(entries);
+        }
+        entries.extend(lines.iter().filter_map(|line| serde_json::from_slice::<Entry>(line).ok()));
+    }
+}
+
+fn table(title: &str, rows: Vec<(Cell, Share, &str)>, prices: &Prices) -> Table {
+    let mut table = Table::new(&[title, "TURNS", "TOKENS", "COST", "WORKING", "WAITING", "SUBJECT"]);
+    let (mut costs, mut subjects) = (false, false);
+    for (first, share, subject) in rows {
+        let cost = share.cost(prices).filter(|cost| *cost > Dollars::default());
+        (costs, subjects) = (costs || cost.is_some(), subjects || !subject.is_empty());
+        let usage = share.usage();
+        table.row(vec![
+            first,
+            Cell::new(share.turns.to_string()),
+            Cell::new(if usage.is_nothing() { "-".to_owned() } else { tokens::cost(&usage) }),
+            Cell::new(cost.map_or_else(|| "-".to_owned(), |cost| cost.to_string())),
+            Cell::new(clock::span(share.working)),
+            Cell::new(clock::span(share.waiting)),
+            Cell::new(subject),
+        ]);
+    }
+    let shown = (0..7).filter(|&column| match column {
+        3 => costs,
+        6 => subjects,
+        _ => true,
+    });
+    table.only(&shown.collect::<Vec<_>>())
+}

@@ -1,0 +1,153 @@
+//! A sequence diagram of what happened: a lifeline for each agent, an arrow for each message, a bar for each incarnation. Pure.
+
+use std::collections::{BTreeMap, HashMap};
+
+use teamd_shared::id::RequestId;
+use teamd_shared::message::{ALL, LEAD, TEAMD, USER};
+
+use super::steps::{About, Stage, Step, Turning};
+use crate::ctl::escape;
+use crate::ctl::grouping::headline;
+use crate::ctl::table::cut;
+
+/// The most lifelines: the lead and those that take part most.
+const LIFELINES: usize = 13;
+/// The most events.
+const EVENTS: usize = 400;
+/// The longest text of an event, in columns.
+const LABEL: usize = 60;
+
+/// A diagram.
+#[derive(Debug, PartialEq)]
+pub(in crate::ctl) struct Sequence {
+    /// The names of the lifelines, from the left; escaped.
+    pub(in crate::ctl) lifelines: Vec<String>,
+    /// Oldest first.
+    pub(in crate::ctl) events: Vec<Event>,
+    /// How many earlier events are left out.
+    pub(in crate::ctl) earlier: usize,
+}
+
+/// An arrow between two lifelines, or a note on one.
+#[derive(Debug, PartialEq)]
+pub(in crate::ctl) struct Event {
+    /// Seconds since 1970.
+    pub(in crate::ctl) at: f64,
+    pub(in crate::ctl) from: usize,
+    /// The same: a note.
+    pub(in crate::ctl) to: usize,
+    /// In one line, escaped.
+    pub(in crate::ctl) label: String,
+    /// The number of the request that it is part of, in the order of the diagram, and where that stands with it.
+    pub(in crate::ctl) request: Option<(usize, Stage)>,
+    pub(in crate::ctl) turning: Option<Turning>,
+    pub(in crate::ctl) is_trouble: bool,
+}
+
+impl Sequence {
+    /// Makes the diagram of the last of these steps.
+    pub(in crate::ctl) fn of(steps: &[Step]) -> Self {
+        let steps: Vec<&Step> = steps.iter().filter(|step| is_drawn(step)).collect();
+        let (earlier, steps) = steps.split_at(steps.len().saturating_sub(EVENTS));
+        let (lifelines, others) = lifelines(steps);
+        let place = |name: &str| lifelines.iter().position(|line| line == name).or(others).unwrap_or(0);
+        let mut requests: HashMap<&RequestId, usize> = HashMap::new();
+        let events = steps.iter().map(|step| {
+            let count = requests.len();
+            let request =
+                step.request.as_ref().map(|(id, stage)| (*requests.entry(id).or_insert(count), *stage));
+            let from = place(agent(&step.from));
+            let to = if step.to.is_empty() || step.to == ALL { from } else { place(agent(&step.to)) };
+            let turning = match step.about {
+                About::Member(turning) => turning,
+                _ => None,
+            };
+            let label = cut(&escape::line(&label(step)), Some(LABEL));
+            Event { at: step.at, from, to, label, request, turning, is_trouble: step.is_trouble }
+        });
+        let events = events.collect();
+        let lifelines = lifelines.iter().map(|name| escape::line(name).into_owned()).collect();
+        Self { lifelines, events, earlier: earlier.len() }
+    }
+}
+
+/// Tells whether a step is in a diagram: what agents do to each other, and when their processes begin and end.
+fn is_drawn(step: &Step) -> bool {
+    match step.about {
+        About::Team => false,
+        About::Member(turning) => turning.is_some() || step.is_trouble,
+        About::Message | About::Request | About::Task => true,
+    }
+}
+
+/// Returns whose lifeline it is: a person, and the daemon, act where the lead is.
+fn agent(name: &str) -> &str {
+    if [USER, TEAMD].contains(&name) { LEAD } else { name }
+}
+
+/// Returns the lifelines, and which of them stands for all that have none of their own.
+fn lifelines(steps: &[&Step]) -> (Vec<String>, Option<usize>) {
+    let mut first: Vec<&str> = vec![LEAD];
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for name in steps.iter().flat_map(|step| [step.from.as_str(), step.to.as_str()]).map(agent) {
+        if name.is_empty() || name == ALL {
+            continue;
+        }
+        let count = counts.entry(name).or_default();
+        if *count == 0 && name != LEAD {
+            first.push(name);
+        }
+        *count += 1;
+    }
+    if first.len() <= LIFELINES {
+        return (first.into_iter().map(str::to_owned).collect(), None);
+    }
+    let mut most: Vec<&str> = first[1..].to_vec();
+    most.sort_by_key(|name| std::cmp::Reverse(counts[name]));
+    let left_out = most.split_off(LIFELINES - 1);
+    first.retain(|name| !left_out.contains(name));
+    let others = format!("{} others", left_out.len());
+    let lifelines = first.into_iter().map(str::to_owned).chain([others]);
+    (lifelines.collect(), Some(LIFELINES))
+}
+
+fn label(step: &Step) -> String {
+    let text = headline(&step.text);
+    let what = match (&step.request, step.about) {
+        (Some((id, Stage::Asked)), About::Request) => format!("{} {id}", step.what),
+        (Some((id, stage)), About::Request) => format!("{} {id} {}", step.what, stage.word()),
+        _ => step.what.clone(),
+    };
+    let to_all = if step.to == ALL { "to all: " } else { "" };
+    match (what.is_empty(), text.is_empty()) {
+        (true, _) => format!("{to_all}{text}"),
+        (false, true) => what,
+        (false, false) => format!("{what}: {text}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use teamd_shared::name::Name;
+
+    fn said(from: &str, to: &str, text: &str) -> Step {
+        let line = json!({"type": "message", "from": from, "to": to, "content": text, "timestamp": 1.0});
+        Step::of_message(&Name::lead(), line.to_string().as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn those_that_take_part_most_have_a_lifeline_and_the_others_share_one() {
+        let mut steps: Vec<Step> = (0..20).map(|n| said("lead", &format!("w{n}"), "hi")).collect();
+        steps.extend((10..20).map(|n| said(&format!("w{n}"), "w0", "hi")));
+        let sequence = Sequence::of(&steps);
+        assert_eq!(sequence.lifelines.len(), LIFELINES + 1);
+        assert_eq!((sequence.lifelines[0].as_str(), sequence.lifelines[13].as_str()), ("lead", "8 others"));
+        let places: Vec<usize> = sequence.events.iter().map(|event| event.to).collect();
+        assert_eq!(places[..4], [1, 2, 13, 13]);
+        let only_last = Sequence::of(&vec![said("user", "lead", "x"); EVENTS + 3]);
+        assert_eq!((only_last.earlier, only_last.events.len()), (3, EVENTS));
+        assert_eq!((only_last.lifelines.len(), only_last.events[0].to), (1, 0), "a note on the lead");
+    }
+}

@@ -132,6 +132,21 @@ fn valid(team: &Team, of: &str, output: &Value, fields: &[&str]) {
 }
 
 #[test]
+fn the_schemas_take_figures_and_diagrams() {
+    let team = Team::started();
+    team.spawn("alice", "");
+    team.teamctl(["task", "add", "Build it"]).ok();
+    let stats = team.json(["stats"]);
+    valid(&team, "stats", &stats, &["members", "tasks"]);
+    for (of, field) in [("members", "turns"), ("members", "name"), ("tasks", "status"), ("tasks", "usage")] {
+        let mut broken = stats.clone();
+        broken[of][0][field] = json!(["none!"]);
+        assert!(!validator(&team, "stats").is_valid(&broken), "{of} {field}");
+    }
+    valid(&team, "diagram", &team.json(["diagram"]), &["format", "diagram"]);
+}
+
+#[test]
 fn the_schemas_take_what_each_command_prints_for_programs() {
     let team = Team::new();
     valid(&team, "teamd-status", &team.teamd(["--json", "status"]).exits(6).json(), &["daemon", "team_dir"]);
@@ -185,15 +200,6 @@ fn the_schemas_take_what_each_command_prints_for_programs() {
     assert!(!validator(&team, "logs").is_valid(&json!([{"line": "of whom?"}])));
     let remark = team.teamctl_with(["--json", "lint", "-"], "no message\n").exits(1).json();
     valid(&team, "lint", &remark, &["file", "line", "column", "severity", "what", "reader"]);
-    team.teamctl(["task", "add", "Build it"]).ok();
-    let stats = team.json(["stats"]);
-    valid(&team, "stats", &stats, &["members", "tasks"]);
-    for (of, field) in [("members", "turns"), ("members", "name"), ("tasks", "status"), ("tasks", "usage")] {
-        let mut broken = stats.clone();
-        broken[of][0][field] = json!(["none!"]);
-        assert!(!validator(&team, "stats").is_valid(&broken), "{of} {field}");
-    }
-    valid(&team, "diagram", &team.json(["diagram"]), &["format", "diagram"]);
     let doctor = team.teamctl(["--json", "doctor"]);
     valid(&team, "doctor", &doctor.json(), &["findings"]);
     let error: Value =

@@ -29,7 +29,7 @@ pub enum Of {
 }
 
 /// The commands whose output has a schema, and `error`.
-const OUTPUTS: &str = "spawn up down shutdown status requests inbox transcript-output events log logs send broadcast wait run interrupt \
+const OUTPUTS: &str = "agents spawn up down shutdown status requests inbox transcript-output events log logs send broadcast wait run interrupt \
     request-plan answer forget diagram stats lint doctor error teamd-start teamd-stop teamd-status teamd-trust";
 
 impl Of {

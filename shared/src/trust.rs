@@ -138,9 +138,7 @@ fn widening(file: &TeamFile) -> BTreeSet<String> {
     keys.extend(settings.checkout.setup.iter().map(|command| format!("checkout.setup = {command:?}")));
     let checkouts = settings.checkouts.as_deref().and_then(|at| outside(&file.path, Path::new(at)));
     keys.extend(checkouts.map(|at| format!("checkouts = {at:?}")));
-    for (name, agent) in &file.agents {
-        keys.insert(format!("agents.{name:?}.command = {:?}", agent.command));
-    }
+    keys.extend(file.agents.iter().map(|(name, agent)| agent.trust_key(name)));
     // It decides which servers are believed to be a model's service, and what such a server says, a model says.
     if let Some(ca) = file.service.ca.as_deref().filter(|ca| !is_built_in(ca)) {
         keys.insert(format!("service.ca = {ca:?}"));

@@ -153,6 +153,7 @@ fn the_schemas_take_what_each_command_prints_for_programs() {
     let started = team.teamd(["--json", "start"]).ok().json();
     valid(&team, "teamd-start", &started, &["pid", "already_running", "team_dir"]);
     valid(&team, "teamd-status", &team.teamd(["--json", "status"]).ok().json(), &["team_name", "daemon"]);
+    valid(&team, "agents", &team.json(["agents"]), &[]);
     valid(&team, "spawn", &team.spawn("alice", ""), &["name", "pid", "incarnation", "status"]);
     team.teamctl(["spawn", "carol", "--plan", "--prompt", "/plan_approval Drop it"]).ok();
     team.wait_for("carol", "awaiting_approval");

@@ -50,6 +50,9 @@ pub(crate) const SUBCOMMAND: &str = "shim";
 pub(crate) const OPEN_GATE: [u8; 1] = *b"o";
 pub(crate) const CLOSE_GATE: [u8; 1] = *b"c";
 
+/// How long a sandbox may take to end with its agent.
+const GONE_WITHIN: Duration = Duration::from_secs(2);
+
 /// How long a sandbox may take to be built.
 const CONFINED_WITHIN: Duration = Duration::from_secs(10);
 
@@ -255,8 +258,14 @@ impl Job {
         };
         match is_set {
             Ok(true) => GateSet { gate }.send(io::stdout()).map(|()| true),
-            // With the sandbox init, the mounts that were to be closed are gone as well.
-            Ok(false) | Err(_) => Ok(has_ended(init)?),
+            Ok(false) => Ok(false),
+            Err(error) => {
+                tracing::debug!("the gate of the sandbox {init} cannot be set: {error}");
+                // The agent may just have ended: then nothing of the sandbox is left in a moment, and that is the event to come.
+                let ended = pidfd_open(init, PidfdFlags::empty())?;
+                let patience = Timespec::try_from(GONE_WITHIN).map_err(io::Error::other)?;
+                Ok(poll(&mut [PollFd::new(&ended, PollFlags::IN)], Some(&patience))? > 0)
+            }
         }
     }
 }

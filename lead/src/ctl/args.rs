@@ -139,6 +139,10 @@ pub(crate) enum Command {
     /// lead agent, which makes the tasks. Shows each change, shuts the team down, and says what came of each task. Exits 0 if
     /// every task is completed, 3 if one is not, 5 if a limit was reached. Started again after it was killed, it goes on.
     Run(Run),
+    /// List the agents that a teammate can be
+    ///
+    /// `builtin` is the loop over a model (`spawn --model`). team.toml adds programs of your own (`[agents.NAME]`).
+    Agents,
     /// Wait until teammates have a given status
     Wait(Wait),
     /// Remove ended teammates from the team; their files move to the archive

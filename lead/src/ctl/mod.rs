@@ -86,6 +86,7 @@ fn dispatch(command: Command, context: &Context, take_lock: TakeLock) -> Command
         Command::Diagram(args) => commands::diagram::run(context, &args),
         Command::Stats => commands::stats::run(context),
         Command::Requests(args) => commands::requests::run(context, &args),
+        Command::Agents => commands::agents::run(context),
         Command::Plans(args) => commands::plans::run(context, &args),
         Command::Approve(args) => commands::answer::run(context, &args.id, true, &args.feedback),
         Command::Reject(args) => commands::answer::run(context, &args.id, false, &args.feedback),

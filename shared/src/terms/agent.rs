@@ -20,6 +20,13 @@ pub struct AgentProgram {
     pub protocol: Protocol,
 }
 
+impl AgentProgram {
+    /// Returns the line by which the command of the agent of this name is trusted.
+    pub fn trust_key(&self, name: &str) -> String {
+        format!("agents.{name:?}.command = {:?}", self.command)
+    }
+}
+
 fn command<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
     let command = Vec::<String>::deserialize(deserializer)?;
     match command.first() {
@@ -45,6 +52,15 @@ pub struct Agent {
 pub enum Protocol {
     /// One process for each piece of work: the messages on standard input, the answer on standard output.
     Run,
+}
+
+impl Protocol {
+    /// Returns its name, as it is written.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Run => "run",
+        }
+    }
 }
 
 impl fmt::Display for Agent {

@@ -300,8 +300,30 @@ fn an_agent_that_cannot_be_started_is_said_so() {
     }
     team.write("team.toml", "[agents.x]\ncommand = ['no-such-program']\nprotocol = 'run'\n");
     team.teamd(["trust"]).ok();
+    let missing = team.teamctl(["spawn", "carol", "--agent", "x"]).exits(1);
+    assert!(missing.stderr.contains("there is no program no-such-program"), "{}", missing.stderr);
+    // It can be gone, too, when the teammate wants it.
+    team.write("team.toml", "[agents.x]\ncommand = ['bin/agent']\nprotocol = 'run'\n");
+    team.teamd(["trust"]).ok();
     team.teamctl(["spawn", "carol", "--agent", "x", "--prompt", "hi"]).ok();
     team.until_finished("carol", 1);
     let told = team.notices("carol").pop().unwrap();
-    assert!(told["content"].as_str().unwrap().contains("cannot start no-such-program"), "{told}");
+    assert!(told["content"].as_str().unwrap().contains("cannot start bin/agent"), "{told}");
+}
+
+#[test]
+fn the_agents_are_listed_with_what_keeps_each_from_being_started() {
+    let team = Team::started();
+    let state = |name: &str| {
+        let all = team.json(["agents"]);
+        let found = all.as_array().unwrap().iter().find(|agent| agent["name"] == name).cloned();
+        found.map(|agent| agent["state"].clone()).unwrap_or_default()
+    };
+    assert_eq!((state("builtin"), state("x")), (json!("ready"), Value::Null));
+    team.write("team.toml", "[agents.x]\ncommand = ['sh']\nprotocol = 'run'\n[agents.y]\ncommand = ['no-such']\nprotocol = 'run'\n");
+    assert_eq!((state("x"), state("y")), (json!("not trusted"), json!("missing")));
+    team.teamd(["trust"]).ok();
+    assert_eq!((state("x"), state("y")), (json!("ready"), json!("missing")));
+    let shown = team.teamctl(["agents"]).ok().stdout;
+    assert!(shown.lines().any(|line| line.starts_with("x ") && line.ends_with(" sh")), "{shown}");
 }

@@ -38,9 +38,13 @@ pub(crate) fn mounts() -> io::Result<Vec<Mount>> {
 /// Lists the mounts that another process sees.
 ///
 /// # Errors
-/// The system's error.
+/// The system's error, or that it is about to end.
 pub(super) fn mounts_of(process: Pid) -> io::Result<Vec<Mount>> {
-    list(&format!("/proc/{process}/mountinfo"))
+    match list(&format!("/proc/{process}/mountinfo"))? {
+        // A process that ends has left its mounts.
+        listed if listed.is_empty() => Err(io::ErrorKind::NotFound.into()),
+        listed => Ok(listed),
+    }
 }
 
 fn list(file: &str) -> io::Result<Vec<Mount>> {

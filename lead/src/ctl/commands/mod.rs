@@ -1,5 +1,6 @@
 //! The commands of `teamctl`, one file each.
 
+pub(super) mod agents;
 pub(super) mod answer;
 pub(super) mod attach;
 pub(super) mod broadcast;

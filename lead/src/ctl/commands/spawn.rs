@@ -14,11 +14,13 @@ use teamd_shared::member::{MemberStatus, SandboxMode, TermsPatch};
 use teamd_shared::name::Name;
 use teamd_shared::place::open_itself;
 use teamd_shared::price::require_price;
+use teamd_shared::sandbox::{Layers, Namespaces};
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 use teamd_shared::team_file::is_built_in;
 use teamd_shared::terms::paths::resolve_paths;
 use teamd_shared::terms::resolve::{SpawnRequest, model_of_key, require_key, resolve};
 
+use super::agents;
 use crate::client::unexpected;
 use crate::ctl::args::Spawn;
 use crate::ctl::context::{Context, block_on};
@@ -164,6 +166,9 @@ fn resolved(
     let default_model = model_of_key(&|name| environment.value(name));
     let order = resolve(request, default_model, earlier, environment, context.trusted_file()?)?;
     require_price(&order, recorded)?;
+    if let (Some(name), Some(program)) = (&order.terms.agent, &order.terms.program) {
+        agents::check(name, program, &order.environment)?;
+    }
     let model = order.terms.model.clone();
     if let Some(model) = model.or_else(|| recorded.and_then(|member| member.model.parse().ok())) {
         require_key(&model, &|variable| order.environment.value(variable))?;
@@ -269,6 +274,13 @@ fn print_notes(context: &Context, dir: &TeamDir, name: &Name, is_built_in: bool)
                 .out
                 .note(format_args!("nothing is at {path} yet: it is hidden from {name} when it appears"));
         }
+    }
+    let with_agent = this.iter().find(|member| member.agent.is_some());
+    let layers = roster.sandbox.as_ref().and_then(|found| found.layers.parse::<Layers>().ok());
+    if with_agent.is_some() && layers.is_none_or(|layers| layers.namespaces != Namespaces::Own) {
+        context.out.note(format_args!(
+            "here the gate of {name} does not change while its agent runs: when it closes, the agent is ended"
+        ));
     }
     let where_it_writes = this.iter().filter(writes).flat_map(|member| member.where_it_writes());
     if let Some(program) = programs::with_another_name(where_it_writes) {

@@ -91,6 +91,18 @@ impl Confined {
                 };
                 check.problem(format!("not held: {} ({})", it.promise.describe(), it.because), means, next);
             }
+            match self.layers.map(|layers| layers.namespaces) {
+                None => {}
+                Some(Namespaces::Own) => {
+                    let live = "the gate of an agent changes while it runs, and behind it there is no network (namespaces)";
+                    check.add(Severity::Ok, live, "", "");
+                }
+                Some(Namespaces::None | Namespaces::Bubblewrap) => check.note(
+                    "the gate of an agent does not change while it runs (no namespaces of our own)",
+                    "when it closes, the agent is ended",
+                    "docs/agents.md says what is confined",
+                ),
+            }
             None
         })
     }

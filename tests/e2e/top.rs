@@ -75,9 +75,6 @@ fn the_view_follows_the_team_and_answers_plans() {
         assert!(screen.contains("live") && screen.contains("2 Requests 1"), "{screen}");
         assert_eq!(terminal.wrapped_rows(), 0, "{screen}");
         press_until(&team, &mut terminal, "a", "the approval", || team.request(&id)["status"] == "approved");
-        terminal.until_screen("what was done", |screen| {
-            screen.contains(&format!("plan {id} of ana is approved"))
-        });
         // Without a key: by the event alone.
         terminal.until_screen("ana to rest", |screen| screen.contains("0 need you"));
         let next = planned(&team, "bo", "Drop the cache");
@@ -130,6 +127,24 @@ fn a_verdict_is_for_the_plan_that_was_on_the_screen_whatever_comes_meanwhile() {
     assert_eq!(team.request(&ana)["status"], "approved");
     terminal.press("q");
     assert_eq!(terminal.finish(), Some(0));
+}
+
+#[test]
+fn an_answer_is_given_although_the_person_leaves_at_once() {
+    let team = Team::started();
+    let id = planned(&team, "ana", "First");
+    let mut terminal = Terminal::teamctl_at(&team, &["top"], USUAL);
+    terminal.until_screen("the plan", |screen| screen.contains("First"));
+    team.until("the lines for the feedback", || {
+        if !terminal.screen().contains("because") {
+            terminal.press("r");
+        }
+        terminal.screen().contains("because")
+    });
+    terminal.press("\x7f\x7f\x7f\x7f\x7f\x7fno\rq");
+    terminal.until(&format!("plan {id} of ana is rejected"));
+    assert_eq!(terminal.finish(), Some(0));
+    assert_eq!(team.request(&id)["status"], "rejected");
 }
 
 #[test]

@@ -24,6 +24,7 @@ use teamd_shared::team_dir::TeamDir;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::context::{Context, block_on};
+use super::escape;
 use super::processes::Processes;
 use super::resources::Resources;
 use super::view::{TeamFiles, rows, sort};
@@ -40,6 +41,8 @@ use screen::Screen;
 const FRAME: Duration = Duration::from_millis(33);
 /// So many seconds an age is shown in seconds, and after that in minutes.
 const SECONDS: f64 = 60.0;
+/// How long to wait at the end for what was begun.
+const LAST: Duration = Duration::from_secs(3);
 /// How old the look at the processes may be that the memory is shown by.
 const PROCESSES: Duration = Duration::from_secs(2);
 
@@ -68,6 +71,8 @@ struct Top<'d> {
     processes: Option<(Processes, Instant)>,
     /// What was read from the terminal, and waits for the next frame.
     pressed: Option<Event>,
+    /// How many things that the person wants are begun and not done.
+    open: usize,
 }
 
 async fn watch(context: &Context, dir: &TeamDir) -> CommandResult {
@@ -77,8 +82,8 @@ async fn watch(context: &Context, dir: &TeamDir) -> CommandResult {
     let prices = money::prices(context);
     let files = TeamFiles::begin(dir, context.settings.poll)?;
     let has_daemon = roster::daemon_pid(&files.roster).is_some();
-    let (app, is_connected, processes, pressed) = (App::default(), false, None, None);
-    let mut top = Top { context, files, app, prices, has_daemon, is_connected, processes, pressed };
+    let (app, is_connected, processes, pressed, open) = (App::default(), false, None, None, 0);
+    let mut top = Top { context, files, app, prices, has_daemon, is_connected, processes, pressed, open };
     let unusable = |error| CommandError::refused("cannot use the terminal", &error);
     let mut screen = Screen::open().map_err(unusable)?;
     let (mut keys, mut actions): (_, Actions<'_>) = (EventStream::new(), FuturesUnordered::new());
@@ -100,7 +105,10 @@ async fn watch(context: &Context, dir: &TeamDir) -> CommandResult {
                     return Ok(ExitCode::Interrupted);
                 };
                 match top.take(event, &mut keys) {
-                    Some(Wish::Quit) => return Ok(ExitCode::Done),
+                    Some(Wish::Quit) => {
+                        drop(screen);
+                        return top.finish(&mut actions).await;
+                    }
                     Some(Wish::Suspend) => screen.suspend().map_err(unusable)?,
                     Some(wish) => actions.extend(top.carry_out(wish)),
                     None => {}
@@ -204,6 +212,12 @@ impl<'d> Top<'d> {
 
     /// Begins what the person wants done.
     fn carry_out(&mut self, wish: Wish) -> Option<Act<'d>> {
+        let act = self.begin(wish);
+        self.open += usize::from(act.is_some());
+        act
+    }
+
+    fn begin(&mut self, wish: Wish) -> Option<Act<'d>> {
         let (context, dir) = (self.context, self.files.dir);
         match wish {
             Wish::Quit | Wish::Suspend => None,
@@ -231,8 +245,32 @@ impl<'d> Top<'d> {
         }
     }
 
+    /// Waits a moment for what was begun and is not done: an answer that was given just before must not be lost. Says what came of
+    /// it.
+    async fn finish(&mut self, actions: &mut Actions<'d>) -> CommandResult {
+        let mut done = async || {
+            while self.open > 0 {
+                match actions.next().await {
+                    Some(Done::Said(said)) => {
+                        self.open -= 1;
+                        self.context.out.note(escape::text(&said));
+                    }
+                    Some(Done::Shown(..)) => self.open -= 1,
+                    Some(Done::Connected(_) | Done::Lost) => {}
+                    None => break,
+                }
+            }
+        };
+        if tokio::time::timeout(LAST, done()).await.is_err() {
+            self.context.out.note("what was begun goes on, as far as the daemon has recorded it");
+            self.context.out.hint("`teamctl events --last 5` shows that");
+        }
+        Ok(ExitCode::Done)
+    }
+
     /// Takes what became of an action.
     fn done(&mut self, done: Done) -> Option<Act<'d>> {
+        self.open -= usize::from(matches!(done, Done::Said(_) | Done::Shown(..)));
         match done {
             Done::Said(said) => self.app.said = said,
             Done::Shown(title, text) => self.app.open(title, text),

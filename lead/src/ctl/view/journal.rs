@@ -54,10 +54,11 @@ impl<'d> JournalFollower<'d> {
             for text in lines.iter().filter(|text| !text.trim_ascii().is_empty()) {
                 let line: Line =
                     serde_json::from_slice(text).map_err(|error| unreadable(&error.to_string()))?;
-                if self.team.apply(&line).is_err() {
-                    // Another journal in its place begins with its first line.
-                    self.team = Team::default();
-                    self.team.apply(&line).map_err(|error| unreadable(&error.to_string()))?;
+                if let Err(error) = self.team.apply(&line) {
+                    // Another journal in its place begins with its first line. What was read of a broken one stays.
+                    let mut another = Team::default();
+                    another.apply(&line).map_err(|_| unreadable(&error.to_string()))?;
+                    self.team = another;
                     *new = NewLines { restarted: true, ..NewLines::default() };
                 }
                 new.lines.push(line);
@@ -100,7 +101,8 @@ mod tests {
         write(spawned(1, "bob"));
         assert_eq!(read(&mut journal), (true, true, 1, 0));
         assert!(journal.team.members.keys().map(ToString::to_string).eq(["bob"]));
-        write("{\n".to_owned());
+        write("{\n".to_owned() + &asked(7, "a1b2c3d4", "plan_approval"));
         assert!(!read(&mut journal).0);
+        assert_eq!(journal.team.members.len(), 1, "what was read before stays");
     }
 }

@@ -42,6 +42,8 @@ pub(in crate::ctl) struct TeamFiles<'d> {
     unread: VecDeque<Name>,
     /// Why something could not be read, if the last attempt failed.
     pub(in crate::ctl) trouble: Option<CommandError>,
+    /// Why the journal cannot be followed, until another one stands there.
+    broken: Option<CommandError>,
 }
 
 /// A team as it was read last.
@@ -83,8 +85,9 @@ impl<'d> TeamFiles<'d> {
             inboxes: BTreeMap::new(),
             unread: VecDeque::new(),
             trouble: None,
+            broken: None,
         };
-        begun.trouble = begun.read_journal().err();
+        begun.read_journal();
         begun.unread.push_back(Name::lead());
         begun.unread.extend(begun.owners().into_iter().filter(|owner| *owner != Name::lead()));
         Ok(begun)
@@ -92,8 +95,9 @@ impl<'d> TeamFiles<'d> {
 
     /// Returns what was read, and what looks at single members.
     pub(in crate::ctl) fn seen(&mut self) -> (Seen<'_, 'd>, &mut Sides) {
-        let Self { roster, running, journal, feed, sides, conversation, trouble, .. } = self;
-        let (team, conversation, trouble) = (&journal.team, conversation.as_ref(), trouble.as_ref());
+        let Self { roster, running, journal, feed, sides, conversation, trouble, broken, .. } = self;
+        let (team, conversation, trouble) =
+            (&journal.team, conversation.as_ref(), trouble.as_ref().or(broken.as_ref()));
         (Seen { roster, running, team, feed, conversation, trouble }, sides)
     }
 
@@ -125,7 +129,7 @@ impl<'d> TeamFiles<'d> {
             }
         }
         if has(&changed.top, &TeamPath::journal()) {
-            self.read_journal()?;
+            self.read_journal();
         }
         if anew || has(&changed.top, &TeamPath::config()) {
             self.roster = roster::load(self.dir)?;
@@ -134,14 +138,13 @@ impl<'d> TeamFiles<'d> {
         Ok(())
     }
 
-    fn read_journal(&mut self) -> Result<(), CommandError> {
+    fn read_journal(&mut self) {
         let mut new = NewLines::default();
-        let read = self.journal.read(&mut new);
+        self.broken = self.journal.read(&mut new).err();
         if new.restarted {
             self.feed.forget_journal();
         }
         self.feed.add(new.lines.iter().filter_map(Step::of_line));
-        read
     }
 
     /// Tells whether inboxes are still to be read.

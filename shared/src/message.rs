@@ -114,6 +114,13 @@ pub enum Body {
         /// What to change, or what to mind.
         feedback: String,
     },
+    /// Submitted work is to be reviewed. `content` says what it is.
+    ReviewRequest {
+        /// The request.
+        request_id: RequestId,
+        /// The task; none in a message of another writer that does not say it.
+        task_id: Option<u32>,
+    },
     /// A teammate has ended a piece of work.
     IdleNotification {
         /// How it ended.
@@ -224,6 +231,7 @@ impl Body {
             Self::PlanRequest => "plan_request",
             Self::PlanApprovalRequest { .. } => "plan_approval_request",
             Self::PlanApprovalResponse { .. } => "plan_approval_response",
+            Self::ReviewRequest { .. } => "review_request",
             Self::IdleNotification { .. } => "idle_notification",
             Self::TeammateTerminated { .. } => "teammate_terminated",
             Self::TaskAssignment { .. } => "task_assignment",
@@ -240,7 +248,11 @@ impl Body {
             Self::IdleNotification { summary, .. } => summary.clone(),
             Self::TeammateTerminated { name, .. } => format!("{name} has ended"),
             Self::TaskAssignment { subject, .. } => subject.clone(),
-            Self::Message | Self::Broadcast | Self::PlanRequest | Self::Unknown { .. } => String::new(),
+            Self::Message
+            | Self::Broadcast
+            | Self::PlanRequest
+            | Self::ReviewRequest { .. }
+            | Self::Unknown { .. } => String::new(),
         }
     }
 }

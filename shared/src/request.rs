@@ -9,17 +9,19 @@
 //!    └──────────────▶ expired
 //! ```
 //!
-//! A kind of request is a row of data ([`Rules`]): who answers it, and what it belongs to. A third protocol is
-//! one more row and its message pair; the machine does not change (see the tests, which run a kind of their own).
+//! A kind of request is a row of data ([`Rules`]): who answers it, and what it belongs to. A further protocol is
+//! one more row and its message; the machine does not change.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::id::RequestId;
+use crate::member::ApproveBy;
 use crate::message::AnsweredBy;
+use crate::task::TaskId;
 
-/// The two protocols.
+/// The protocols.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
@@ -27,6 +29,8 @@ pub enum Kind {
     Shutdown,
     /// A teammate asks the lead to approve a plan.
     PlanApproval,
+    /// The work that a teammate has submitted is to be approved.
+    Review,
 }
 
 /// What tells one kind of request from another.
@@ -54,6 +58,8 @@ pub enum Span {
     Incarnation,
     /// The conversation: it goes on after a restart by the policy, and ends with a fresh spawn.
     Conversation,
+    /// What was submitted: that goes on without its author, and ends when it is withdrawn.
+    Submission,
 }
 
 impl Kind {
@@ -62,6 +68,7 @@ impl Kind {
         match self {
             Self::Shutdown => Rules { answered_by: Answerer::Member, belongs_to: Span::Incarnation },
             Self::PlanApproval => Rules { answered_by: Answerer::Lead, belongs_to: Span::Conversation },
+            Self::Review => Rules { answered_by: Answerer::Lead, belongs_to: Span::Submission },
         }
     }
 
@@ -70,7 +77,22 @@ impl Kind {
         match self {
             Self::Shutdown => "shutdown",
             Self::PlanApproval => "plan_approval",
+            Self::Review => "review",
         }
+    }
+
+    /// Returns the word for people.
+    pub const fn noun(self) -> &'static str {
+        match self {
+            Self::Shutdown => "shutdown",
+            Self::PlanApproval => "plan",
+            Self::Review => "review",
+        }
+    }
+
+    /// Tells whether the lead answers it, with `approve` or `reject`.
+    pub fn is_judged(self) -> bool {
+        self.rules().answered_by == Answerer::Lead
     }
 }
 
@@ -148,8 +170,11 @@ pub fn step(rules: Rules, status: Status, event: Trigger) -> Result<Status, Answ
         }
         (Status::Pending, Trigger::IncarnationEnded) => match rules.belongs_to {
             Span::Incarnation => Ok(Status::Expired),
-            Span::Conversation => Ok(Status::Pending),
+            Span::Conversation | Span::Submission => Ok(Status::Pending),
         },
+        (Status::Pending, Trigger::ConversationEnded) if rules.belongs_to == Span::Submission => {
+            Ok(Status::Pending)
+        }
         (Status::Pending, Trigger::ConversationEnded | Trigger::Withdrawn) => Ok(Status::Expired),
         // An answer stays when the asker or the answerer ends.
         (
@@ -210,6 +235,40 @@ pub enum Payload {
         /// The plan.
         plan: String,
     },
+    /// To take submitted work over.
+    Review(Review),
+}
+
+/// What is to be reviewed, and who may say that it is good. Its author never may.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Review {
+    /// The task.
+    pub task: TaskId,
+    /// Which submission of it: the answer holds for no other one.
+    pub submission: u32,
+    /// What was to be done, in one line.
+    pub subject: String,
+    /// What the author says about its work.
+    pub summary: String,
+    /// Who may answer, besides a person.
+    pub by: ApproveBy,
+    /// Whether a protected file was changed.
+    pub touched_protected: bool,
+}
+
+impl Payload {
+    /// Returns what is asked, for people.
+    pub fn text(&self) -> String {
+        match self {
+            Self::Shutdown { reason, .. } => reason.clone(),
+            Self::Plan { plan } => plan.clone(),
+            Self::Review(Review { task, submission, subject, summary, touched_protected, .. }) => {
+                let touched = if *touched_protected { ", touched protected files" } else { "" };
+                let what = format!("task {task} ({subject}), submission {submission}{touched}");
+                [what, summary.clone()].join("\n\n").trim_end().to_owned()
+            }
+        }
+    }
 }
 
 impl Request {
@@ -243,6 +302,7 @@ impl Request {
 mod tests {
     use super::*;
 
+    const KINDS: [Kind; 3] = [Kind::Shutdown, Kind::PlanApproval, Kind::Review];
     const STATUSES: [Status; 4] = [Status::Pending, Status::Approved, Status::Rejected, Status::Expired];
 
     fn events() -> Vec<Trigger> {
@@ -270,7 +330,10 @@ mod tests {
                     other => Err(AnswerError::Resolved(other)),
                 }
             }
-            Trigger::IncarnationEnded if pending && rules.belongs_to == Span::Conversation => {
+            Trigger::IncarnationEnded if pending && rules.belongs_to != Span::Incarnation => {
+                Ok(Status::Pending)
+            }
+            Trigger::ConversationEnded if pending && rules.belongs_to == Span::Submission => {
                 Ok(Status::Pending)
             }
             _ if pending => Ok(Status::Expired),
@@ -280,7 +343,7 @@ mod tests {
 
     #[test]
     fn every_cell_of_the_table_is_as_specified() {
-        for kind in [Kind::Shutdown, Kind::PlanApproval] {
+        for kind in KINDS {
             for status in STATUSES {
                 for event in events() {
                     let got = step(kind.rules(), status, event);
@@ -294,29 +357,30 @@ mod tests {
     fn each_kind_is_answered_by_whom_it_asks_and_lasts_as_long_as_it_makes_sense() {
         let shutdown = Rules { answered_by: Answerer::Member, belongs_to: Span::Incarnation };
         let plan = Rules { answered_by: Answerer::Lead, belongs_to: Span::Conversation };
-        assert_eq!((Kind::Shutdown.rules(), Kind::PlanApproval.rules()), (shutdown, plan));
+        let review = Rules { answered_by: Answerer::Lead, belongs_to: Span::Submission };
+        assert_eq!(KINDS.map(Kind::rules), [shutdown, plan, review]);
     }
 
     #[test]
-    fn a_third_kind_needs_no_second_machine() {
-        // A review that a teammate asks of the lead, for this incarnation only: a mix that neither protocol has.
-        const REVIEW: Rules = Rules { answered_by: Answerer::Lead, belongs_to: Span::Incarnation };
+    fn a_further_kind_needs_no_second_machine() {
+        // What a teammate asks of the lead, for this incarnation only: a mix that no protocol has.
+        const FURTHER: Rules = Rules { answered_by: Answerer::Lead, belongs_to: Span::Incarnation };
         let by_lead = |approve| Trigger::Answer { by: Answerer::Lead, approve };
-        assert_eq!(step(REVIEW, Status::Pending, by_lead(true)), Ok(Status::Approved));
-        assert_eq!(step(REVIEW, Status::Pending, by_lead(false)), Ok(Status::Rejected));
-        assert_eq!(step(REVIEW, Status::Pending, Trigger::IncarnationEnded), Ok(Status::Expired));
+        assert_eq!(step(FURTHER, Status::Pending, by_lead(true)), Ok(Status::Approved));
+        assert_eq!(step(FURTHER, Status::Pending, by_lead(false)), Ok(Status::Rejected));
+        assert_eq!(step(FURTHER, Status::Pending, Trigger::IncarnationEnded), Ok(Status::Expired));
         let own_answer = Trigger::Answer { by: Answerer::Member, approve: true };
-        assert_eq!(step(REVIEW, Status::Pending, own_answer), Err(AnswerError::WrongAnswerer));
+        assert_eq!(step(FURTHER, Status::Pending, own_answer), Err(AnswerError::WrongAnswerer));
         for status in STATUSES {
             for event in events() {
-                assert_eq!(step(REVIEW, status, event), expected(REVIEW, status, event));
+                assert_eq!(step(FURTHER, status, event), expected(FURTHER, status, event));
             }
         }
     }
 
     #[test]
     fn nothing_leaves_a_final_status() {
-        for rules in [Kind::Shutdown.rules(), Kind::PlanApproval.rules()] {
+        for rules in KINDS.map(Kind::rules) {
             for status in [Status::Approved, Status::Rejected, Status::Expired] {
                 for event in events() {
                     assert!(step(rules, status, event).map_or(true, |next| next == status));

@@ -3,7 +3,7 @@
 //! ```text
 //!            claim                submit               check passed
 //! pending ──────────▶ in_progress ──────▶ in_review ───────────────▶ completed
-//!    ▲      release        ▲                 │  check failed
+//!    ▲      release        ▲                 │  check failed, review rejected
 //!    ├─────────────────────┤                 ├────────▶ in_progress, or failed at the limit
 //!    │       retry         └─────────────────┘
 //!    └────────────────── failed, cancelled
@@ -17,8 +17,10 @@ use std::collections::BTreeSet;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::member::Member;
+use crate::id::RequestId;
+use crate::member::{ApproveBy, Member};
 use crate::name::Name;
+use crate::work::Work;
 
 mod fields;
 
@@ -33,6 +35,9 @@ pub const MAX_ATTEMPTS: u32 = 3;
 /// How often the owner of a task is reminded that it is idle and has not submitted. Then the task is released.
 pub const MAX_REMINDERS: u32 = 2;
 
+/// How often the work on a task is sent back before the lead is told, and again each time as many later.
+pub const MAX_RETURNS: u32 = 10;
+
 /// Where a task stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -41,7 +46,7 @@ pub enum TaskStatus {
     Pending,
     /// A teammate has claimed it.
     InProgress,
-    /// It is submitted: its check runs, or waits for its turn.
+    /// It is submitted; its [`Stage`] says what it waits for.
     InReview,
     /// Its check has passed, or it has none.
     Completed,
@@ -93,10 +98,12 @@ pub enum TaskEvent {
     /// Its owner, which is idle, was reminded of it.
     Reminded,
     /// Its check could not run, and is tried again.
+    Stalled,
+    /// Its check has passed, and a review is asked for.
     Checked,
-    /// Its check has passed.
+    /// Its check has passed, and it is approved where that was asked for.
     Completed,
-    /// Its check has failed: the owner goes on.
+    /// Its check has failed, or it was not approved: the owner goes on.
     Returned,
     /// Its check has failed too often.
     Failed,
@@ -108,7 +115,7 @@ impl TaskEvent {
         use TaskStatus::{Cancelled, Completed, Failed, InProgress, InReview, Pending};
         match (self, status) {
             (Self::Claimed, Pending) | (Self::Reminded | Self::Edited, InProgress) => Some(InProgress),
-            (Self::Submitted, InProgress) | (Self::Checked, InReview) => Some(InReview),
+            (Self::Submitted, InProgress) | (Self::Stalled | Self::Checked, InReview) => Some(InReview),
             (Self::Released, InProgress | InReview)
             | (Self::Assigned, Pending | InProgress)
             | (Self::Created | Self::Edited, Pending)
@@ -145,6 +152,22 @@ pub struct Submission {
     /// The commit that was submitted, of a teammate with a checkout.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit: Option<String>,
+    /// What it waits for.
+    #[serde(flatten)]
+    pub stage: Stage,
+}
+
+/// What submitted work waits for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "stage", rename_all = "snake_case")]
+pub enum Stage {
+    /// Its check.
+    Checking,
+    /// The answer to this request.
+    Reviewing {
+        /// The review.
+        request_id: RequestId,
+    },
 }
 
 /// How a task was completed, or what failed last.
@@ -229,6 +252,9 @@ pub struct Task {
     /// Whether no check runs, the team's neither.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub no_check: bool,
+    /// Who must approve the work, besides the check; none: that is asked for only where a protected file was changed.
+    #[serde(default)]
+    pub review: Option<ApproveBy>,
     /// Whether a claim closes the gate, until a plan is approved.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub plan: bool,
@@ -236,6 +262,9 @@ pub struct Task {
     pub attempts: u32,
     /// How many may fail.
     pub max_attempts: u32,
+    /// How often the work was not approved.
+    #[serde(default)]
+    pub returns: u32,
     /// How often the owner was reminded since its claim.
     #[serde(default)]
     pub reminders: u32,
@@ -273,7 +302,7 @@ impl Task {
             next.owner = None;
         }
         if event == TaskEvent::Retried {
-            (next.attempts, next.result) = (0, None);
+            (next.attempts, next.returns, next.result) = (0, 0, None);
         }
         Some(next)
     }
@@ -288,6 +317,23 @@ impl Task {
     pub fn without_owner(&self, at: f64) -> Self {
         let released = self.after(TaskEvent::Released, at).filter(|_| self.status == TaskStatus::InProgress);
         released.unwrap_or_else(|| Self { owner: None, updated_at: at, ..self.clone() })
+    }
+
+    /// Returns the review that the present submission waits for.
+    pub fn review_id(&self) -> Option<&RequestId> {
+        match &self.submission.as_ref().filter(|_| self.status == TaskStatus::InReview)?.stage {
+            Stage::Reviewing { request_id } => Some(request_id),
+            Stage::Checking => None,
+        }
+    }
+
+    /// Returns who must approve work with this result: a person, if either the task or a protected file wants that.
+    pub fn reviewer(&self, work: &Work, result: &TaskResult) -> Option<ApproveBy> {
+        let forced = result.touched_protected.then_some(work.protect_review);
+        match (self.review, forced) {
+            (Some(ApproveBy::Person), _) | (_, Some(ApproveBy::Person)) => Some(ApproveBy::Person),
+            (asked, forced) => asked.or(forced),
+        }
     }
 
     /// Tells whether it is for a member: for all, for its name, or for its role.
@@ -330,6 +376,7 @@ mod tests {
             (E::Edited, "pending in_progress - - - -"),
             (E::Retried, "- - - - pending pending"),
             (E::Reminded, "- in_progress - - - -"),
+            (E::Stalled, "- - in_review - - -"),
             (E::Checked, "- - in_review - - -"),
             (E::Completed, "- - completed - - -"),
             (E::Returned, "- - in_progress - - -"),
@@ -340,6 +387,30 @@ mod tests {
                 .map(|&status| event.leads_to(status).map_or("-", TaskStatus::as_str))
                 .collect();
             assert_eq!(found.join(" "), table, "{event:?}");
+        }
+    }
+
+    /// Who reviews: of what the task asks for (rows) and what a changed protected file needs (columns).
+    #[test]
+    fn a_person_reviews_where_either_the_task_or_a_protected_file_wants_it() {
+        let (person, lead) = (Some(ApproveBy::Person), Some(ApproveBy::Lead));
+        for (asked, expected) in
+            [(None, [None, person, lead]), (person, [person; 3]), (lead, [lead, person, lead])]
+        {
+            let fields = TaskFields { subject: Some("x".to_owned()), ..TaskFields::default() };
+            let task = Task { review: asked, ..fields.create(1, "user", 0.0).unwrap() };
+            let forced = [(false, ApproveBy::Person), (true, ApproveBy::Person), (true, ApproveBy::Lead)];
+            let found = forced.map(|(touched_protected, protect_review)| {
+                let result = TaskResult {
+                    submission: 1,
+                    summary: String::new(),
+                    check: None,
+                    verified: Verified::InPlace,
+                    touched_protected,
+                };
+                task.reviewer(&Work { protect_review, ..Work::default() }, &result)
+            });
+            assert_eq!(found, expected, "{asked:?}");
         }
     }
 

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::amount::{amount, parse_seconds};
 use crate::fingerprint;
+use crate::member::ApproveBy;
 use crate::task::Check;
 
 /// How long a check may take, where nothing says how long.
@@ -28,6 +29,9 @@ pub struct Work {
     /// The files that decide whether work is done, such as `tests/**`: a task that changes one says so in its result.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "glob_patterns")]
     pub protect: Vec<String>,
+    /// Who must approve work that changes one of them.
+    #[serde(skip_serializing_if = "is_person")]
+    pub protect_review: ApproveBy,
 }
 
 impl Work {
@@ -46,6 +50,11 @@ impl Work {
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_person(by: &ApproveBy) -> bool {
+    *by == ApproveBy::Person
 }
 
 fn seconds<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {

@@ -209,8 +209,12 @@ fn a_changed_protected_file_is_seen() {
     let id =
         add(&team, &["make the tests pass", "--description", "/bash rm tests/failing.sh; touch tests/x.sh"]);
     auto(&team, "alice");
-    let done = until(&team, id, "completed");
-    assert_eq!(done["result"]["touched_protected"], true);
+    let approve = |id: u64| {
+        until(&team, id, "in_review");
+        team.teamctl(["approve", &review(&team)]).ok();
+        until(&team, id, "completed")
+    };
+    assert_eq!(approve(id)["result"]["touched_protected"], true);
     let listed = team.teamctl(["task", "list", "--all"]).ok().stdout;
     assert!(listed.contains("in place, touched protected"), "{listed}");
     // What was changed before the claim counts, also in a task that the teammate makes by itself.
@@ -220,9 +224,9 @@ fn a_changed_protected_file_is_seen() {
         "/bash touch tests/y.sh\n/task_create of its own\n/claim_task 3\n/task_update 3 completed",
     );
     team.until("its task", || team.path("tasks/3.json").exists());
-    assert_eq!(until(&team, 3, "completed")["result"]["touched_protected"], true);
+    assert_eq!(approve(3)["result"]["touched_protected"], true);
     team.teamctl(["send", "bob", &format!("/claim_task {id}\n/task_update {id} completed")]).ok();
-    assert_eq!(until(&team, id, "completed")["result"]["touched_protected"], true);
+    assert_eq!(approve(id)["result"]["touched_protected"], true);
     // The check of a team.toml that a teammate has changed is not run: it must be trusted again.
     team.write("team.toml", "[work]\ncheck = 'true'\n");
     team.teamd(["stop"]).ok();
@@ -276,7 +280,7 @@ fn a_check_that_a_killed_daemon_has_started_is_run_again_and_counts_once() {
     let check = || {
         team.processes()
             .into_iter()
-            .find(|&pid| crate::support::process::command_line(pid).contains("team-worker check"))
+            .find(|&pid| crate::support::process::command_line(pid).contains("team-worker job"))
     };
     let pid = check().unwrap();
     signal(pid, Signal::SIGKILL);
@@ -411,4 +415,69 @@ fn a_claim_of_a_task_with_a_plan_closes_the_gate() {
     team.teamctl(["approve", &plan]).ok();
     until(&team, id, "completed");
     assert!(team.made("changed-later"));
+}
+
+/// The id of the only review that waits.
+fn review(team: &Team) -> String {
+    let mut found = Value::Null;
+    team.until("a review", || {
+        found = team.json(["reviews"]);
+        found.as_array().is_some_and(|all| all.len() == 1)
+    });
+    found[0]["request_id"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn work_is_reviewed_and_completed_only_when_it_is_approved() {
+    let team = team_with("check = 'true'\n");
+    let id = add(&team, &["build it", "--review", "person"]);
+    // One that waits for nothing would be reminded, and lose it.
+    let busy = "/bash until [ -e go ]; do sleep 0.02; done";
+    team.spawn("alice", &format!("/claim_task {id}\n/task_update {id} completed\n{busy}"));
+    let first = review(&team);
+    assert_eq!(task(&team, id)["status"], "in_review");
+    assert_eq!(task(&team, id)["submission"]["request_id"], json!(first));
+    assert!(team.inbox("lead").iter().any(|line| line["type"] == "review_request"));
+    let status = team.teamctl(["status"]).ok().stdout;
+    assert!(status.contains(&format!("{first} task {id} (build it), submission 1")), "{status}");
+    team.teamctl(["reject", &first, "--feedback", "build it again"]).ok();
+    assert!(is_told(&team, "alice", "is not approved: build it again"));
+    assert_eq!(task(&team, id)["returns"], 1);
+    team.teamctl(["task", "submit", &id.to_string()]).ok();
+    let second = review(&team);
+    assert_ne!(first, second);
+    let answered = team.teamctl(["approve", &first]).exits(7);
+    assert!(answered.stderr.contains("is rejected already"), "{answered:?}");
+    // The daemon is killed: the review waits, and its answer completes the task once.
+    team.kill_daemon();
+    team.teamd(["start"]).ok();
+    assert_eq!(review(&team), second);
+    team.teamctl(["approve", "alice"]).exits(2);
+    team.teamctl(["approve", &second]).ok();
+    let done = until(&team, id, "completed");
+    assert_eq!((&done["attempts"], &done["returns"]), (&json!(0), &json!(1)));
+    assert_eq!(team.json(["reviews"]), json!([]));
+    let shown = team.teamctl(["requests"]).ok().stdout;
+    team.write("go", "");
+    assert!(shown.contains("review") && shown.contains("approved") && shown.contains("rejected"), "{shown}");
+}
+
+#[test]
+fn a_changed_protected_file_forces_a_review_also_where_no_check_runs() {
+    let team = Team::new();
+    std::fs::create_dir(team.root().join("tests")).unwrap();
+    team.write("tests/a", "one");
+    team.write("team.toml", "[work]\nprotect = ['tests/**']\n");
+    team.trust();
+    team.teamd(["start"]).ok();
+    let harmless = add(&team, &["harmless", "--description", "/bash touch other"]);
+    let id = add(&team, &["delete the test", "--description", "/bash rm tests/a"]);
+    auto(&team, "alice");
+    let it = review(&team);
+    assert_eq!(task(&team, harmless)["status"], "completed");
+    assert_eq!(team.json(["reviews", &it])[0]["payload"]["touched_protected"], true);
+    // Released work needs no answer any more.
+    team.teamctl(["task", "cancel", &id.to_string()]).ok();
+    assert_eq!(team.json(["requests", &it])[0]["status"], "expired");
+    team.teamctl(["approve", &it]).exits(7);
 }

@@ -120,9 +120,11 @@ pub(crate) enum Command {
     Requests(Requests),
     /// Show the plans that wait for an answer
     Plans(Plans),
-    /// Approve a plan: the teammate may change things until its next plan
+    /// Show the submitted work that waits for an answer
+    Reviews(Plans),
+    /// Approve a plan (its author may change things from then on) or submitted work
     Approve(VerdictArgs),
-    /// Reject a plan: the teammate stays read-only and may submit another plan
+    /// Reject a plan (its author stays read-only) or submitted work (it is sent back)
     Reject(VerdictArgs),
     /// Ask a teammate for a plan: it is read-only from now on until a plan is approved
     RequestPlan(RequestPlan),

@@ -7,7 +7,6 @@ use clap::CommandFactory;
 use clap_complete::engine::{ArgValueCandidates, CompletionCandidate};
 use clap_complete::env::{CompleteEnv, Shells};
 use teamd_shared::config::Roster;
-use teamd_shared::request::Kind;
 use teamd_shared::team_dir::TeamDir;
 
 use super::args::Global;
@@ -45,14 +44,16 @@ pub(crate) fn names() -> ArgValueCandidates {
     })
 }
 
-/// Completes the ids of pending plans.
+/// Completes the ids of pending plans and reviews.
 pub(crate) fn plans() -> ArgValueCandidates {
     ArgValueCandidates::new(|| {
         let all = dir().and_then(|dir| requests::recent(&dir).ok()).unwrap_or_default();
-        let plans = all.iter().filter(|it| it.kind == Kind::PlanApproval && it.is_pending());
+        let plans = all.iter().filter(|it| it.kind.is_judged() && it.is_pending());
         let candidate =
             |id: &str, help: &str| CompletionCandidate::new(id).help(Some(help.to_owned().into()));
-        plans.map(|it| candidate(it.request_id.as_str(), &format!("plan of {}", it.from))).collect()
+        plans
+            .map(|it| candidate(it.request_id.as_str(), &format!("{} of {}", it.kind.noun(), it.from)))
+            .collect()
     })
 }
 

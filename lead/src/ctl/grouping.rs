@@ -7,9 +7,9 @@ use anstyle::{AnsiColor, Style};
 use teamd_shared::amount::format_duration;
 use teamd_shared::config::RosterMember;
 use teamd_shared::journal::Team;
-use teamd_shared::member::MemberStatus;
+use teamd_shared::member::{ApproveBy, MemberStatus};
 use teamd_shared::message::IdleReason;
-use teamd_shared::request::{Kind, Payload, Request, Status};
+use teamd_shared::request::{Kind, Request, Status};
 
 use super::render::{BAD, DIM, exit};
 
@@ -65,7 +65,7 @@ impl Group {
 pub(crate) struct Facts<'t> {
     /// Its process has ended, and no daemon has recorded it.
     pub(crate) unnoticed: bool,
-    /// Its plan that is pending.
+    /// Its plan that is pending, or else its work that a person is to review.
     pub(crate) plan: Option<&'t Request>,
     /// How many plans of it were rejected since the last one that was approved.
     pub(crate) rejected: usize,
@@ -78,6 +78,8 @@ impl<'t> Facts<'t> {
     pub(crate) fn of(member: &RosterMember, team: &'t Team, unnoticed: bool) -> Self {
         let name = &member.name;
         let plan = team.plan_of(name).filter(|plan| plan.is_pending());
+        let review = team.held_by(name).and_then(|task| team.requests.get(task.review_id()?));
+        let review = review.filter(|it| it.is_pending() && team.judge_of(it) == ApproveBy::Person);
         let refusal = team.shutdown_of(name).filter(|it| it.status == Status::Rejected && !it.agent);
         // Few members have a plan pending, so few need a look at all requests.
         let since = plan.and_then(|_| team.members.get(name)).map(|state| state.record.conversation);
@@ -90,7 +92,7 @@ impl<'t> Facts<'t> {
         plans.sort_by(|a, b| b.created_at.total_cmp(&a.created_at));
         let until_approved = plans.iter().take_while(|plan| plan.status != Status::Approved);
         let rejected = until_approved.filter(|plan| plan.status == Status::Rejected).count();
-        Self { unnoticed, plan, rejected, refusal }
+        Self { unnoticed, plan: plan.or(review), rejected, refusal }
     }
 }
 
@@ -134,6 +136,9 @@ impl Standing {
                 let what = if activity.is_empty() { what } else { format!("{what}; {activity}") };
                 at(Group::Stuck, "silent", &what, since)
             }
+            (MemberStatus::Idle | MemberStatus::Working, ..) if let Some(review) = facts.plan => {
+                at(Group::NeedsYou, "review", &describe(review, 0), review.created_at)
+            }
             (MemberStatus::ShuttingDown, ..) => at(Group::Working, "leaving", activity, since),
             (MemberStatus::Idle | MemberStatus::Working, _, Some(refusal)) => {
                 let why = refusal.reason.as_deref().unwrap_or_default();
@@ -168,9 +173,8 @@ impl Standing {
 }
 
 fn describe(plan: &Request, rejected: usize) -> String {
-    let Payload::Plan { plan: text } = &plan.payload else { return String::new() };
     let again = if rejected == 0 { String::new() } else { format!("try {}: ", rejected + 1) };
-    format!("{} {again}{}", plan.request_id, headline(text))
+    format!("{} {again}{}", plan.request_id, headline(&plan.payload.text()))
 }
 
 /// Returns the first line of a plan that says something, without the marks of a heading or a list.

@@ -32,6 +32,8 @@ pub(crate) mod escape;
 pub(crate) mod journal;
 pub(crate) mod output;
 
+use teamd_shared::request::Kind;
+
 use args::{Cli, Command, TaskCommand, Tasks};
 use context::Context;
 
@@ -87,7 +89,8 @@ fn dispatch(command: Command, context: &Context, take_lock: TakeLock) -> Command
         Command::Stats => commands::stats::run(context),
         Command::Requests(args) => commands::requests::run(context, &args),
         Command::Agents => commands::agents::run(context),
-        Command::Plans(args) => commands::plans::run(context, &args),
+        Command::Plans(args) => commands::plans::run(context, &args, Kind::PlanApproval),
+        Command::Reviews(args) => commands::plans::run(context, &args, Kind::Review),
         Command::Approve(args) => commands::answer::run(context, &args.id, true, &args.feedback),
         Command::Reject(args) => commands::answer::run(context, &args.id, false, &args.feedback),
         Command::RequestPlan(args) => commands::request_plan::run(context, args),

@@ -42,24 +42,20 @@ fn in_order(requests: BTreeMap<RequestId, Request>) -> Vec<Request> {
     requests
 }
 
-/// Finds a request of a kind (or of any) in the files, by its id or by a beginning that no other one has. The requests
+/// Finds a request of one of these kinds (or of any) in the files, by its id or by a beginning that no other one has. The requests
 /// since the last snapshot come first: only where none of them fits, the whole journal is read.
 ///
 /// # Errors
 /// [`ExitCode::NotFound`] if there is none, or several: they are listed.
-pub(crate) fn find(dir: &TeamDir, prefix: &str, kind: Option<Kind>) -> Result<Request, CommandError> {
+pub(crate) fn find(dir: &TeamDir, prefix: &str, kinds: &[Kind]) -> Result<Request, CommandError> {
     let mut requests = recent(dir)?;
     if !requests.iter().any(|request| request.request_id.as_str().starts_with(prefix)) {
         requests = all(dir)?;
     }
-    resolve(&requests, prefix, kind).cloned()
+    resolve(&requests, prefix, kinds).cloned()
 }
 
-fn resolve<'r>(
-    requests: &'r [Request],
-    prefix: &str,
-    kind: Option<Kind>,
-) -> Result<&'r Request, CommandError> {
+fn resolve<'r>(requests: &'r [Request], prefix: &str, kinds: &[Kind]) -> Result<&'r Request, CommandError> {
     if RequestId::new(prefix).is_err() {
         let message = format!("{prefix:?} is not the beginning of a request id");
         return Err(CommandError::new(ExitCode::Usage, message).hint("`teamctl requests` shows the ids"));
@@ -69,14 +65,19 @@ fn resolve<'r>(
     let exact: Vec<&Request> = requests.iter().filter(|request| id(request) == prefix).collect();
     let beginning = requests.iter().filter(|request| id(request).starts_with(prefix)).collect();
     let found = if exact.is_empty() { beginning } else { exact };
-    let fits = |request: &&Request| kind.is_none_or(|kind| request.kind == kind);
+    let fits = |request: &&Request| kinds.is_empty() || kinds.contains(&request.kind);
     let fitting: Vec<&Request> = found.iter().copied().filter(fits).collect();
     match (fitting.as_slice(), found.first()) {
         ([request], _) => Ok(request),
         ([], Some(other)) => {
-            let message = format!("{} is a {} request, not a plan", other.request_id, other.kind.as_str());
-            Err(CommandError::new(ExitCode::NotFound, message)
-                .hint(format!("only {} answers it; `teamctl plans` shows the plans", other.member())))
+            let wanted: Vec<&str> = kinds.iter().map(|kind| kind.noun()).collect();
+            let (id, noun) = (&other.request_id, other.kind.noun());
+            let message = format!("{id} is a {noun}, not a {}", wanted.join(" or a "));
+            let hint = match other.kind.is_judged() {
+                true => format!("`teamctl {noun}s` shows it"),
+                false => format!("only {} answers it; `teamctl plans` shows the plans", other.member()),
+            };
+            Err(CommandError::new(ExitCode::NotFound, message).hint(hint))
         }
         ([], None) => Err(CommandError::new(ExitCode::NotFound, format!("there is no request {prefix}"))
             .hint("`teamctl requests` shows the ids")),
@@ -132,7 +133,7 @@ pub(crate) mod tests {
     }
 
     fn plan<'t>(team: &'t [Request], prefix: &str) -> Result<&'t str, CommandError> {
-        resolve(team, prefix, Some(Kind::PlanApproval)).map(|request| request.request_id.as_str())
+        resolve(team, prefix, &[Kind::PlanApproval]).map(|request| request.request_id.as_str())
     }
 
     #[test]
@@ -167,10 +168,10 @@ pub(crate) mod tests {
         let error = plan(&team, "a1").unwrap_err();
         assert_eq!(
             (error.code(), error.message()),
-            (ExitCode::NotFound, "a1ff0000 is a shutdown request, not a plan")
+            (ExitCode::NotFound, "a1ff0000 is a shutdown, not a plan")
         );
         assert_eq!(plan(&team, "c").unwrap_err().code(), ExitCode::NotFound);
         assert_eq!(plan(&team, "").unwrap_err().code(), ExitCode::Usage);
-        assert_eq!(resolve(&team, "a1", None).unwrap().request_id.as_str(), "a1ff0000");
+        assert_eq!(resolve(&team, "a1", &[]).unwrap().request_id.as_str(), "a1ff0000");
     }
 }

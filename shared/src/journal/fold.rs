@@ -11,11 +11,11 @@ use super::{
     TeamEvent, TeamRecord, VERSION,
 };
 use crate::id::RequestId;
-use crate::member::{Gate, Member};
+use crate::member::{ApproveBy, Gate, Member};
 use crate::message::TEAMD;
 use crate::name::Name;
 use crate::position::Position;
-use crate::request::{Kind, Request, Status, Trigger};
+use crate::request::{Kind, Payload, Request, Span, Status, Trigger};
 use crate::task::{Task, TaskEvent, TaskId};
 use crate::work::Work;
 
@@ -361,7 +361,16 @@ impl Team {
         known.or_else(|| self.forgotten.get(name).copied()).unwrap_or(0)
     }
 
-    /// Returns the pending requests of a member, of both kinds.
+    /// Returns who answers a plan or a review.
+    pub fn judge_of(&self, request: &Request) -> ApproveBy {
+        if let Payload::Review(review) = &request.payload {
+            return review.by;
+        }
+        let author = self.members.iter().find(|(name, _)| name.as_str() == request.member());
+        author.map(|(_, state)| state.record.terms.approve_by).unwrap_or_default()
+    }
+
+    /// Returns the pending requests of a member that it waits for or must answer: a shutdown, a plan.
     pub fn pending_of(&self, name: &Name) -> impl Iterator<Item = &Request> {
         let pending = self.members.get(name).map(|member| &member.pending);
         pending.into_iter().flatten().filter_map(|id| self.requests.get(id))
@@ -394,10 +403,14 @@ impl Team {
     }
 }
 
+/// Returns the member whose conversation a request belongs to. Submitted work belongs to none.
 fn member_of<'m>(
     members: &'m mut BTreeMap<Name, MemberState>,
     request: &Request,
 ) -> Option<&'m mut MemberState> {
+    if request.kind.rules().belongs_to == Span::Submission {
+        return None;
+    }
     members.get_mut(&Name::of_inbox(request.member()).ok()?)
 }
 

@@ -119,6 +119,9 @@ impl Fields {
                 approve: self.approve()?.ok_or(ParseError::Missing("approve"))?,
                 feedback: self.text_or("feedback", content)?,
             },
+            "review_request" => {
+                Body::ReviewRequest { request_id: self.request_id()?, task_id: self.task_id() }
+            }
             "idle_notification" => Body::IdleNotification {
                 idle_reason: self.idle_reason()?,
                 summary: self.text_or("summary", &super::summary_of(content))?,
@@ -129,15 +132,16 @@ impl Fields {
                 unread: self.take("unread").and_then(|v| json::whole(&v)).unwrap_or(0),
             },
             "task_assignment" => Body::TaskAssignment {
-                task_id: self
-                    .take("task_id")
-                    .and_then(|v| json::whole(&v))
-                    .and_then(|n| u32::try_from(n).ok()),
+                task_id: self.task_id(),
                 gate_closed: self.take("gate_closed").and_then(|v| json::whole(&v)),
                 subject: self.take("subject").and_then(|v| v.as_str().map(str::to_owned)).unwrap_or_default(),
             },
             other => Body::Unknown { kind: other.to_owned() },
         })
+    }
+
+    fn task_id(&mut self) -> Option<u32> {
+        self.take("task_id").and_then(|v| json::whole(&v)).and_then(|n| u32::try_from(n).ok())
     }
 
     fn shutdown_response(&mut self, content: &str, implied: Option<bool>) -> Result<Body, ParseError> {

@@ -75,6 +75,7 @@ mod tests {
             "plan_request",
             "plan_approval_request",
             "plan_approval_response",
+            "review_request",
             "idle_notification",
             "teammate_terminated",
             "something_else",

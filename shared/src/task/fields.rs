@@ -2,8 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
+
+use crate::member::ApproveBy;
 
 use super::{Check, MAX_ATTEMPTS, Task, TaskId, TaskStatus};
 
@@ -39,6 +41,9 @@ pub struct TaskFields {
     /// Run no check, not that of the team either: the result is not verified
     #[arg(long, num_args = 0, default_missing_value = "true")]
     pub no_check: Option<bool>,
+    /// Who must approve the work, besides the check: `person`, `lead` or `none`
+    #[arg(long, value_name = "WHO", value_parser = ["person", "lead", "none"])]
+    pub review: Option<String>,
     /// Close the gate of the teammate that claims it, until a plan is approved
     #[arg(long, num_args = 0, default_missing_value = "true")]
     pub plan: Option<bool>,
@@ -53,6 +58,7 @@ impl TaskFields {
         let said = [
             ("check", self.check.is_some()),
             ("no_check", self.no_check.is_some()),
+            ("review", self.review.is_some()),
             ("for", self.reserved_for.is_some()),
             ("max_attempts", self.max_attempts.is_some()),
         ];
@@ -77,9 +83,11 @@ impl TaskFields {
             priority: 0,
             check: None,
             no_check: false,
+            review: None,
             plan: false,
             attempts: 0,
             max_attempts: MAX_ATTEMPTS,
+            returns: 0,
             reminders: 0,
             protected: None,
             kept: Vec::new(),
@@ -115,6 +123,15 @@ impl TaskFields {
         if let Some(command) = &self.check {
             next.check = some(command).map(|command| Check { command, set_by: by.to_owned() });
             next.no_check = false;
+        }
+        if let Some(who) = &self.review {
+            next.review = match who.as_str() {
+                "" | "none" => None,
+                who => Some(
+                    ApproveBy::from_str(who, false)
+                        .map_err(|_| format!("`review` is \"person\", \"lead\" or \"none\", not {who:?}"))?,
+                ),
+            };
         }
         next.priority = self.priority.unwrap_or(next.priority);
         next.no_check = self.no_check.unwrap_or(next.no_check);

@@ -15,7 +15,7 @@ const ALL_TABLES: [&str; 8] =
     [TOP, "[service]", "[sandbox]", "[work]", "[roles.NAME]", "[members.NAME]", "[agents.NAME]", "[lead]"];
 
 /// A value that fits each key.
-const EXAMPLES: [(&str, &str); 52] = [
+const EXAMPLES: [(&str, &str); 53] = [
     ("model", "'script'"),
     ("plan", "true"),
     ("approve_by", "'lead'"),
@@ -67,6 +67,7 @@ const EXAMPLES: [(&str, &str); 52] = [
     ("program", "{command = ['x'], protocol = 'run'}"),
     ("command", "['x']"),
     ("protocol", "'run'"),
+    ("protect_review", "'lead'"),
     ("modle", "'script'"),
 ];
 

@@ -46,6 +46,9 @@ pub(crate) fn show(message: &Message, reader: &Name) -> Option<String> {
             let id = request_id.as_str();
             tagged("plan_approval_request", &[("from", from), ("request_id", id)], plan)
         }
+        Body::ReviewRequest { request_id, .. } if for_the_lead => {
+            tagged("review_request", &[("from", from), ("request_id", request_id.as_str())], content)
+        }
         Body::ShutdownResponse { request_id, approve: false, reason, .. } if for_the_lead => {
             let id = request_id.as_str();
             tagged("shutdown_rejected", &[("from", from), ("request_id", id)], reason)
@@ -58,6 +61,7 @@ pub(crate) fn show(message: &Message, reader: &Name) -> Option<String> {
         // The runtime acts on these, or they concern another member.
         Body::IdleNotification { .. }
         | Body::PlanApprovalRequest { .. }
+        | Body::ReviewRequest { .. }
         | Body::ShutdownRequest { .. }
         | Body::ShutdownResponse { .. }
         | Body::PlanApprovalResponse { .. } => return None,

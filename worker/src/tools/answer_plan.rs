@@ -1,4 +1,4 @@
-//! `plan_approval` of the lead agent: answers a plan, or recommends an answer to the person who decides.
+//! `plan_approval` of the lead agent: answers a plan or a review, or recommends an answer to the person who decides.
 //!
 //! A person may take days. Meanwhile the worker answers a shutdown, hears the person, and can be interrupted.
 
@@ -21,13 +21,14 @@ use crate::agent::session::Session;
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Answers the plan of a teammate: `approve` true opens its gate, false leaves it closed, and `feedback` says what
-/// to change. Read the plan first, and look into the files if you have to. Where a person must decide, your call is
+/// to change. It answers the review of submitted work, too: `approve` true completes the task, false sends it back.
+/// Read the plan or the work first, and look into the files if you have to. Where a person must decide, your call is
 /// a recommendation: it is shown to the person, and the result is what the person decided; or the result says how a
 /// person can answer.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AnswerPlan {
-    /// The id of the plan, as it stands in the plan_approval_request.
+    /// The id of the plan or review, as it stands in the plan_approval_request or review_request.
     pub(crate) request_id: RequestId,
     /// True to approve, false to reject.
     pub(crate) approve: bool,
@@ -55,8 +56,8 @@ impl<T: Tools> Session<T> {
             answered => self.done(answered)?,
         };
         let told = match approve {
-            true => "approved: the gate of its author is open",
-            false => "rejected: its author has your feedback, and its gate stays closed",
+            true => "approved: the gate of its author is open, or the task that was reviewed is completed",
+            false => "rejected: its author has your feedback; a gate that was closed stays closed",
         };
         Ok(told.to_owned())
     }

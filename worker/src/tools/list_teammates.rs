@@ -7,7 +7,7 @@ use teamd_shared::journal::Team;
 use teamd_shared::member::{ApproveBy, Gate};
 use teamd_shared::message::summary_of;
 use teamd_shared::name::Name;
-use teamd_shared::request::{Payload, Request};
+use teamd_shared::request::Request;
 use teamd_shared::team_dir::TeamDir;
 
 use super::team;
@@ -51,16 +51,16 @@ fn line(member: &RosterMember) -> String {
 
 fn waits(team: &Team, request: &Request) -> String {
     let (id, member) = (&request.request_id, request.member());
-    match &request.payload {
-        Payload::Plan { plan } => {
-            let author = team.members.iter().find(|(name, _)| name.as_str() == member);
-            let by = match author.map(|(_, state)| state.record.terms.approve_by).unwrap_or_default() {
-                ApproveBy::Person => "a person",
-                ApproveBy::Lead => "you",
-            };
-            format!("plan {id} of {member} waits for {by}: {}", summary_of(plan))
+    let by = match team.judge_of(request) {
+        ApproveBy::Person => "a person",
+        ApproveBy::Lead => "you",
+    };
+    match request.kind.is_judged() {
+        true => {
+            let (noun, text) = (request.kind.noun(), request.payload.text());
+            format!("{noun} {id} of {member} waits for {by}: {}", summary_of(&text))
         }
-        Payload::Shutdown { .. } => format!("shutdown {id} of {member} is pending"),
+        false => format!("shutdown {id} of {member} is pending"),
     }
 }
 

@@ -11,7 +11,7 @@ use teamd_shared::team_dir::TeamDir;
 use super::shutdown_response::ShutdownResponse;
 use super::{Action, TeamAction, team};
 
-/// Shows where a request stands (a shutdown or a plan): pending, approved, rejected or expired, with the reason.
+/// Shows where a request stands (a shutdown, a plan or a review): pending, approved, rejected or expired, with the reason.
 /// Only when you yourself are asked to leave, answer that request with `approve` (and `reason`).
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -44,10 +44,7 @@ pub(super) fn show(dir: &TeamDir, request_id: &RequestId) -> Result<String, Stri
 
 fn stands(team: &Team, request: &Request) -> String {
     let (member, status) = (request.member(), request.status.as_str());
-    let what = match request.kind {
-        Kind::Shutdown => "shutdown",
-        Kind::PlanApproval => "plan",
-    };
+    let what = request.kind.noun();
     let mut text = format!("{what} {} of {member}: {status}", request.request_id);
     if let Some(reason) = request.reason.as_deref().filter(|reason| !reason.trim().is_empty()) {
         text.push_str(&format!(" ({reason})"));

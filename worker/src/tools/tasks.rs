@@ -195,6 +195,7 @@ fn described(task: &Task) -> String {
         let exit = check.exit.map_or("was ended".to_owned(), |exit| format!("exited with {exit}"));
         format!("last check: {exit} (attempt {} of {})", task.attempts, task.max_attempts)
     }));
+    lines.extend(task.review_id().map(|id| format!("its review {id} waits for an answer")));
     lines.retain(|line| !line.trim().is_empty());
     lines.join("\n")
 }

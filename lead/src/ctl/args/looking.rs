@@ -141,7 +141,7 @@ pub(crate) struct Requests {
 
 #[derive(Debug, Args)]
 pub(crate) struct Plans {
-    /// Show one plan in full: its id, or the beginning of it
+    /// Show one in full: its id, or the beginning of it
     #[arg(add = plans())]
     pub(crate) id: Option<String>,
 }

@@ -15,7 +15,7 @@ use crate::exit_code::ExitCode;
 /// Runs the command.
 pub(in crate::ctl) fn run(context: &Context, args: &Diagram) -> CommandResult {
     let dir = context.dir()?;
-    let request = args.request.as_deref().map(|id| requests::find(&dir, id, None)).transpose()?;
+    let request = args.request.as_deref().map(|id| requests::find(&dir, id, &[])).transpose()?;
     let mut steps = history(&dir, args.since.unwrap_or(f64::NEG_INFINITY))?;
     if let Some(request) = &request {
         steps.retain(|step| step.request.as_ref().is_some_and(|(id, _)| *id == request.request_id));

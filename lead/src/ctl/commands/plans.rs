@@ -1,4 +1,4 @@
-//! `teamctl plans`: the plans that are pending, or one in full.
+//! `teamctl plans` and `teamctl reviews`: what waits for an answer of the lead, or one in full.
 
 use teamd_shared::request::{Kind, Payload, Request};
 
@@ -10,28 +10,40 @@ use crate::ctl::table::{Cell, Table};
 use crate::ctl::{clock, requests};
 use crate::error::CommandResult;
 
-/// Runs the command.
-pub(in crate::ctl) fn run(context: &Context, args: &Plans) -> CommandResult {
+/// Runs the command for requests of this kind.
+pub(in crate::ctl) fn run(context: &Context, args: &Plans, kind: Kind) -> CommandResult {
     let dir = context.dir()?;
-    let mut plans = match &args.id {
-        Some(prefix) => vec![requests::find(&dir, prefix, Some(Kind::PlanApproval))?],
+    let mut found = match &args.id {
+        Some(prefix) => vec![requests::find(&dir, prefix, &[kind])?],
         None => requests::recent(&dir)?,
     };
-    plans.retain(|it| args.id.is_some() || it.kind == Kind::PlanApproval && it.is_pending());
-    let done = show(context, &plans, args.id.is_some(), ("no plan waits for an answer", table))?;
-    if args.id.is_none() && !plans.is_empty() {
-        context.out.hint("`teamctl plans ID` shows the whole of one; `teamctl approve ID` or `reject ID --feedback TEXT` answers");
+    found.retain(|it| args.id.is_some() || it.kind == kind && it.is_pending());
+    let noun = kind.noun();
+    let none = format!("no {noun} waits for an answer");
+    let done = show(context, &found, args.id.is_some(), (&none, table))?;
+    if args.id.is_none() && !found.is_empty() {
+        context.out.hint(format_args!(
+            "`teamctl {noun}s ID` shows the whole of one; `teamctl approve ID` or `reject ID --feedback TEXT` answers"
+        ));
     }
     Ok(done)
 }
 
-fn table(plans: &[Request]) -> Table {
-    let mut table = Table::new(&["ID", "TEAMMATE", "ASKED", "LINES", "PLAN"]);
-    for request in plans {
-        let Payload::Plan { plan } = &request.payload else { continue };
-        let first = headline(plan);
-        let (age, lines) = (clock::age(request.created_at), plan.lines().count().to_string());
-        let cells = [request.request_id.as_str(), &request.from, &age, &lines, &first];
+fn table(found: &[Request]) -> Table {
+    let is_review = found.iter().any(|request| request.kind == Kind::Review);
+    let [third, last] = if is_review { ["TASK", "WORK"] } else { ["LINES", "PLAN"] };
+    let mut table = Table::new(&["ID", "TEAMMATE", "ASKED", third, last]);
+    for request in found {
+        let (number, text) = match &request.payload {
+            Payload::Plan { plan } => (plan.lines().count().to_string(), headline(plan)),
+            Payload::Review(review) => {
+                let touched = if review.touched_protected { " (touched protected files)" } else { "" };
+                (review.task.to_string(), format!("{}{touched}", review.subject))
+            }
+            Payload::Shutdown { .. } => continue,
+        };
+        let age = clock::age(request.created_at);
+        let cells = [request.request_id.as_str(), &request.from, &age, &number, &text];
         table.row(cells.map(Cell::new).to_vec());
     }
     table

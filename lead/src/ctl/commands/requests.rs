@@ -1,6 +1,7 @@
 //! `teamctl requests`: all requests that were ever asked, or everything about one.
 
 use anstyle::{AnsiColor, Style};
+use teamd_shared::member::ApproveBy;
 use teamd_shared::request::{Payload, Request, Status};
 
 use crate::ctl::args::Requests;
@@ -16,7 +17,7 @@ use crate::exit_code::ExitCode;
 pub(in crate::ctl) fn run(context: &Context, args: &Requests) -> CommandResult {
     let dir = context.dir()?;
     let found = match &args.id {
-        Some(prefix) => vec![requests::find(&dir, prefix, None)?],
+        Some(prefix) => vec![requests::find(&dir, prefix, &[])?],
         None => requests::all(&dir)?,
     };
     show(context, &found, args.id.is_some(), ("no request was ever made in this team", table))
@@ -55,6 +56,13 @@ fn details(request: &Request) -> String {
             ("forced", force_after.map(|after| format!("after {}", clock::span(after))).unwrap_or_default()),
         ]),
         Payload::Plan { plan } => all.push(("plan", plan.clone())),
+        Payload::Review(review) => all.extend([
+            ("work", request.payload.text()),
+            (
+                "answered by",
+                format!("a person{}", if review.by == ApproveBy::Lead { " or the lead" } else { "" }),
+            ),
+        ]),
     }
     all.push(("resolved", request.resolved_at.map(clock::time_of_day).unwrap_or_default()));
     all.push(("answer", request.reason.clone().unwrap_or_default()));

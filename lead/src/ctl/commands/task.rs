@@ -10,6 +10,7 @@ use serde_json::json;
 use teamd_shared::control::{Command, Done, TaskOrder};
 use teamd_shared::id::{Ids, RandomIds};
 use teamd_shared::journal::Team;
+use teamd_shared::member::ApproveBy;
 use teamd_shared::task::{Task, TaskFields, TaskId, TaskStatus};
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 
@@ -242,6 +243,7 @@ pub(in crate::ctl) fn details(team: &Team, task: &Task) -> String {
         ("blocked by", blockers(team, task)),
         ("blocks", ids(&task.blocks)),
         ("check", checks.join("\n")),
+        ("review", review(team, task)),
         ("attempts", format!("{} of {}", task.attempts, task.max_attempts)),
         (
             "submitted",
@@ -255,6 +257,18 @@ pub(in crate::ctl) fn details(team: &Team, task: &Task) -> String {
     let status = paint(style(task.status), task.status.as_str());
     let heading = format!("{}  {}  {status}", paint(BOLD, task.id), crate::ctl::escape::line(&task.subject));
     facts(heading, &all)
+}
+
+/// Says who must approve the work, and what it waits for: `by a person, a1b2c3d4 waits for the answer`.
+fn review(team: &Team, task: &Task) -> String {
+    let waits = task.review_id().and_then(|id| team.requests.get(id));
+    let by = waits.map(|request| team.judge_of(request)).or(task.review).map(|by| match by {
+        ApproveBy::Person => "by a person".to_owned(),
+        ApproveBy::Lead => "by the lead".to_owned(),
+    });
+    let waits = waits.map(|it| format!("{} waits for the answer", it.request_id));
+    let returns = (task.returns > 0).then(|| format!("{} times not approved", task.returns));
+    by.into_iter().chain(waits).chain(returns).collect::<Vec<_>>().join(", ")
 }
 
 /// Waits until a task is completed, or none is left to be done.

@@ -5,7 +5,6 @@ use teamd_shared::journal::{
 };
 use teamd_shared::member::{Ending, Member, Phase};
 use teamd_shared::message::AnsweredBy;
-use teamd_shared::request::{Kind, Payload, Request};
 use teamd_shared::task::TaskEvent;
 
 use super::{DIM, exit, under};
@@ -106,7 +105,7 @@ fn exited(record: &MemberRecord) -> String {
 
 fn request(record: &RequestRecord) -> (String, String) {
     let request = &record.request;
-    let what = format!("{} of {} ({})", kind(request.kind), request.member(), request.request_id);
+    let what = format!("{} of {} ({})", request.kind.noun(), request.member(), request.request_id);
     let by = match request.answered_by {
         Some(AnsweredBy::Model) => " by its model",
         Some(AnsweredBy::Runtime) => " by its runtime",
@@ -114,8 +113,8 @@ fn request(record: &RequestRecord) -> (String, String) {
     };
     let reason = request.reason.clone().unwrap_or_default();
     match record.event {
-        RequestEvent::Asked => (format!("{what} asked"), asked(request)),
-        RequestEvent::Joined => (format!("{what} asked again"), asked(request)),
+        RequestEvent::Asked => (format!("{what} asked"), request.payload.text()),
+        RequestEvent::Joined => (format!("{what} asked again"), request.payload.text()),
         RequestEvent::Approved => (format!("{what} approved{by}"), reason),
         RequestEvent::Rejected => (format!("{what} rejected{by}"), reason),
         RequestEvent::Expired => {
@@ -142,28 +141,13 @@ fn task(record: &TaskRecord) -> (String, String) {
         TaskEvent::Edited => format!("changed by {by}"),
         TaskEvent::Retried => format!("opened again by {by}"),
         TaskEvent::Reminded => format!("{owner} is reminded"),
-        TaskEvent::Checked => "the check could not run".to_owned(),
+        TaskEvent::Stalled => "the check could not run".to_owned(),
+        TaskEvent::Checked => "passed its check, and waits for its review".to_owned(),
         TaskEvent::Completed => "completed".to_owned(),
-        TaskEvent::Returned => format!("the check failed (attempt {})", task.attempts),
+        TaskEvent::Returned => format!("is sent back (attempt {})", number),
         TaskEvent::Failed => format!("failed after {} attempts", task.attempts),
     };
     (format!("{} {what}", task.title()), record.content.clone().unwrap_or_default())
-}
-
-/// Returns what is asked for, in one word.
-pub(in crate::ctl) const fn kind(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Shutdown => "shutdown",
-        Kind::PlanApproval => "plan",
-    }
-}
-
-/// Returns the text of a request: what the one who is asked must read.
-pub(in crate::ctl) fn asked(request: &Request) -> String {
-    match &request.payload {
-        Payload::Shutdown { reason, .. } => reason.clone(),
-        Payload::Plan { plan } => plan.clone(),
-    }
 }
 
 #[cfg(test)]

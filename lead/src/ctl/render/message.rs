@@ -54,7 +54,9 @@ fn detail(body: &Body) -> String {
     match body {
         Body::Message => String::new(),
         Body::Broadcast | Body::PlanRequest | Body::Unknown { .. } => kind.to_owned(),
-        Body::ShutdownRequest { request_id, .. } | Body::PlanApprovalRequest { request_id, .. } => {
+        Body::ShutdownRequest { request_id, .. }
+        | Body::ReviewRequest { request_id, .. }
+        | Body::PlanApprovalRequest { request_id, .. } => {
             format!("{kind} {request_id}")
         }
         Body::ShutdownResponse { request_id, approve, answered_by, .. } => {

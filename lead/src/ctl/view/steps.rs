@@ -124,7 +124,7 @@ impl Step {
                     RequestEvent::Rejected => (Stage::Rejected, asked, asker),
                     RequestEvent::Expired => (Stage::Expired, asker, String::new()),
                 };
-                let what = event::kind(request.kind).to_owned();
+                let what = request.kind.noun().to_owned();
                 let (about, request) = (About::Request, Some((request.request_id.clone(), stage)));
                 Some(Self { about, from, to, what, request, ..step })
             }

@@ -185,12 +185,19 @@ impl View<'_> {
         Ok(decision)
     }
 
-    /// Returns a request that begins: the lead asks a member to leave, or a member asks the lead about a plan.
-    fn pending(&self, request_id: RequestId, member: &Member, payload: Payload, message_id: Uuid) -> Request {
-        let (lead, name) = (LEAD.to_owned(), member.name.to_string());
+    /// Returns a request that begins: the lead asks a member to leave, or a member asks the lead about its plan or work.
+    fn pending(
+        &self,
+        request_id: RequestId,
+        (name, incarnation): (&Name, u32),
+        payload: Payload,
+        message_id: Uuid,
+    ) -> Request {
+        let (lead, name) = (LEAD.to_owned(), name.to_string());
         let (kind, from, to) = match payload {
             Payload::Shutdown { .. } => (Kind::Shutdown, lead, name),
             Payload::Plan { .. } => (Kind::PlanApproval, name, lead),
+            Payload::Review(_) => (Kind::Review, name, lead),
         };
         Request {
             request_id,
@@ -199,7 +206,7 @@ impl View<'_> {
             to,
             status: Status::Pending,
             payload,
-            incarnation: member.incarnation,
+            incarnation,
             message_id,
             created_at: self.now.wall,
             resolved_at: None,

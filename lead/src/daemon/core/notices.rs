@@ -8,7 +8,7 @@ use teamd_shared::journal::{
 use teamd_shared::member::Ending;
 use teamd_shared::message::{ASKED_BY, Body, LEAD, Message, TEAMD};
 use teamd_shared::name::Name;
-use teamd_shared::request::{Payload, Status};
+use teamd_shared::request::{Kind, Payload, Status};
 use teamd_shared::task::{TaskEvent, TaskResult};
 use teamd_shared::team_dir::TeamPath;
 
@@ -32,7 +32,10 @@ pub(crate) fn message(line: &Line, tell: &Notice) -> Option<Message> {
             message.extra = extra_of(record);
             message
         }),
-        Record::Request(record) => of_request(record).map(|body| new(LEAD, body)),
+        Record::Request(record) => of_request(record).map(|body| match record.request.kind {
+            Kind::Review => new(TEAMD, body).with_content(record.request.payload.text()),
+            Kind::Shutdown | Kind::PlanApproval => new(LEAD, body),
+        }),
         Record::Task(record) => {
             let (body, text) = of_task(record, to, line.seq)?;
             Some(new(TEAMD, body).with_content(text))
@@ -52,7 +55,8 @@ fn of_task(record: &TaskRecord, to: &str, seq: u64) -> Option<(Body, String)> {
             TaskEvent::Completed => format!("{title} is completed{who}; verified: {result}"),
             TaskEvent::Failed => format!("{title} has failed, after {} attempts", task.attempts),
             TaskEvent::Released => format!("{title} is released{more}"),
-            TaskEvent::Checked => format!("the check of {title} could not run{more}"),
+            TaskEvent::Returned => format!("{title} was not approved {} times: look at it", task.returns),
+            TaskEvent::Stalled => format!("the check of {title} could not run{more}"),
             _ => return None,
         };
         return Some((Body::Message, text));
@@ -173,6 +177,9 @@ fn of_request(record: &RequestRecord) -> Option<Body> {
             approve: request.status == Status::Approved,
             feedback: request.reason.clone().unwrap_or_default(),
         }),
+        (Payload::Review(review), Status::Pending) => {
+            Some(Body::ReviewRequest { request_id, task_id: Some(review.task) })
+        }
         _ => None,
     }
 }

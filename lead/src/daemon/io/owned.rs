@@ -17,7 +17,6 @@ use teamd_shared::journal::{Line, MemberEvent, Record, RequestEvent, Team};
 use teamd_shared::member::{ApproveBy, Member, Sandbox, Terms};
 use teamd_shared::message::Message;
 use teamd_shared::name::Name;
-use teamd_shared::request::Kind;
 use teamd_shared::task::{Task, TaskId};
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 use teamd_shared::work::Work;
@@ -197,11 +196,11 @@ impl Owners for Owned {
     }
 }
 
-/// Tells whether it is the end of an incarnation, or a plan that is submitted.
+/// Tells whether it is the end of an incarnation, or a plan or work that is submitted to be judged.
 fn is_for_a_hook(record: &Record) -> bool {
     match record {
         Record::Member(it) => it.event == MemberEvent::Exited,
-        Record::Request(it) => it.event == RequestEvent::Asked && it.request.kind == Kind::PlanApproval,
+        Record::Request(it) => it.event == RequestEvent::Asked && it.request.kind.is_judged(),
         Record::Team(_) | Record::Task(_) | Record::Snapshot(_) => false,
     }
 }
@@ -217,7 +216,7 @@ impl Owned {
             Record::Request(it) => {
                 let author = team.members.iter().find(|(name, _)| name.as_str() == it.request.member());
                 let author = author.map(|(_, state)| &state.record);
-                if let Some(author) = author.filter(|it| it.terms.approve_by == ApproveBy::Person) {
+                if let Some(author) = author.filter(|_| team.judge_of(&it.request) == ApproveBy::Person) {
                     let facts = json!({"request": it.request});
                     self.run_hook_of(Hook::Request, &team.team_name, author, facts);
                 }

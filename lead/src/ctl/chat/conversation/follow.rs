@@ -10,7 +10,7 @@ use teamd_shared::id::RequestId;
 use teamd_shared::journal::{Line, Record};
 use teamd_shared::member::MemberStatus;
 use teamd_shared::name::Name;
-use teamd_shared::request::{Kind, Request};
+use teamd_shared::request::Request;
 use teamd_shared::team_dir::{DirError, TeamDir, TeamPath};
 use teamd_shared::transcript::Entry;
 
@@ -106,7 +106,7 @@ impl<'d> Follower<'d> {
         Ok(String::from_utf8_lossy(&bytes[..complete]).into_owned())
     }
 
-    /// Returns the plans that have changed since the last call, as they are now, oldest first.
+    /// Returns the plans and reviews that have changed since the last call, as they are now, oldest first.
     ///
     /// # Errors
     /// If the journal cannot be read.
@@ -120,7 +120,7 @@ impl<'d> Follower<'d> {
             for line in lines.iter().filter_map(|line| serde_json::from_slice::<Line>(line).ok()) {
                 let Record::Request(record) = line.record else { continue };
                 let request = record.request;
-                if request.kind == Kind::PlanApproval {
+                if request.kind.is_judged() {
                     changed.retain(|other| other.request_id != request.request_id);
                     changed.push(request.clone());
                     self.plans.insert(request.request_id.clone(), request);

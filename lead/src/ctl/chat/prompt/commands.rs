@@ -5,6 +5,7 @@
 
 use clap::Parser;
 use teamd_shared::name::Name;
+use teamd_shared::request::Kind;
 
 use crate::ctl::args::{Cli, Command};
 use crate::ctl::commands::{answer, events, inbox, interrupt, plans, shutdown, status, task};
@@ -26,15 +27,21 @@ const fn slash(word: &'static str, takes: &'static str, calls: &'static str, hel
     Slash { word, takes, calls, help }
 }
 
-const COMMANDS: [Slash; 17] = [
+const COMMANDS: [Slash; 18] = [
     slash("/status", "[NAME]", "status", "the teammates and what they do (also /team)"),
     slash("/inbox", "[NAME]", "inbox", "the last messages of an inbox"),
     slash("/events", "", "events", "what happened in the team last"),
     slash("/tasks", "[TASK]", "task", "the tasks that are not finished, or one task in full"),
     slash("/cost", "", "status", "the tokens of each teammate, and what they cost"),
     slash("/plans", "[ID]", "plans", "the plans that wait, or one plan in full"),
-    slash("/approve", "ID [FEEDBACK]", "approve", "approve a plan; the beginning of its id is enough"),
-    slash("/reject", "ID [FEEDBACK]", "reject", "reject a plan"),
+    slash("/reviews", "[ID]", "reviews", "the work that waits for a review, or one in full"),
+    slash(
+        "/approve",
+        "ID [FEEDBACK]",
+        "approve",
+        "approve a plan or work; the beginning of its id is enough",
+    ),
+    slash("/reject", "ID [FEEDBACK]", "reject", "reject a plan or work"),
     slash("/shutdown", "NAME [REASON]", "shutdown", "ask a teammate to shut down, and wait for it"),
     slash("/interrupt", "[NAME]", "interrupt", "interrupt a teammate's current turn"),
     slash("/attach", "NAME", "", "talk to another teammate; /attach lead comes back"),
@@ -171,7 +178,8 @@ pub(in crate::ctl::chat) fn run(
         Command::Status(args) => return status::run(context, &args),
         Command::Events(args) => return events::run(context, &args),
         Command::Inbox(args) => return inbox::run(context, &args),
-        Command::Plans(args) => return plans::run(context, &args),
+        Command::Plans(args) => return plans::run(context, &args, Kind::PlanApproval),
+        Command::Reviews(args) => return plans::run(context, &args, Kind::Review),
         Command::Task(args) => return task::run(context, args),
         Command::Shutdown(args) => return shutdown::run(context, args),
         Command::Interrupt(args) => return interrupt::run(context, args),
@@ -299,7 +307,7 @@ mod tests {
         let ChatInput::Unknown(_, why) = parsed("/bash ls") else { panic!() };
         assert_eq!(
             why.message(),
-            "there is no command /bash; there are /status /inbox /events /tasks /cost /plans /approve /reject /shutdown /interrupt \
+            "there is no command /bash; there are /status /inbox /events /tasks /cost /plans /reviews /approve /reject /shutdown /interrupt \
              /attach /model /clear /help /quit /team /exit"
         );
         for line in [

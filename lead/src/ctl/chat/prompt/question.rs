@@ -1,7 +1,7 @@
 //! The question to the person whether a plan is approved. Pure.
 
 use teamd_shared::id::RequestId;
-use teamd_shared::request::{Payload, Request};
+use teamd_shared::request::Request;
 
 use crate::ctl::chat::conversation::view::Proposal;
 
@@ -40,7 +40,7 @@ impl PlanQuestion {
             1 => "1 line".to_owned(),
             lines => format!("{lines} lines"),
         };
-        let text = format!("Approve plan {} of {} ({lines})?", plan.request_id, plan.from);
+        let text = format!("Approve {} {} of {} ({lines})?", plan.kind.noun(), plan.request_id, plan.from);
         Self { request_id: plan.request_id.clone(), text, proposal, rejects: false }
     }
 
@@ -80,12 +80,9 @@ impl PlanQuestion {
     }
 }
 
-/// Returns the text of a plan.
-pub(in crate::ctl::chat) fn text(plan: &Request) -> &str {
-    match &plan.payload {
-        Payload::Plan { plan } => plan.trim_matches('\n'),
-        Payload::Shutdown { .. } => "",
-    }
+/// Returns the text of a plan, or what is to be reviewed.
+pub(in crate::ctl::chat) fn text(asked: &Request) -> String {
+    asked.payload.text().trim_matches('\n').to_owned()
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Plans in a chat: how they are shown, and the question to the person.
+//! Plans and reviews in a chat: how they are shown, and the question to the person.
 
 use teamd_shared::request::Request;
 
@@ -24,14 +24,14 @@ impl Session<'_> {
         if !self.concerns(plan) {
             return;
         }
-        let (id, from) = (&plan.request_id, &plan.from);
+        let (id, from, noun) = (&plan.request_id, &plan.from, plan.kind.noun());
         let line = match plan.is_pending() {
-            true => format!("{from} submits the plan {id}: {}", headline(text(plan))),
-            false => format!("the plan {id} of {from} is {}", plan.status.as_str()),
+            true => format!("{from} submits the {noun} {id}: {}", headline(&text(plan))),
+            false => format!("the {noun} {id} of {from} is {}", plan.status.as_str()),
         };
         self.context.out.aside(paint(BOLD, escape::line(&line)));
         if plan.is_pending() {
-            self.ring(&format!("{from} submits a plan"));
+            self.ring(&format!("{from} submits a {noun}"));
         }
     }
 
@@ -78,8 +78,9 @@ impl Session<'_> {
 
     /// Shows the beginning of a plan, indented: no line of it looks like one of ours.
     fn show_whole(&self, plan: &Request, proposal: Option<&Proposal>) {
-        let heading = format!("the plan {} of {}:", plan.request_id, plan.from);
-        let lines: Vec<&str> = text(plan).lines().collect();
+        let (text, noun) = (text(plan), plan.kind.noun());
+        let heading = format!("the {noun} {} of {}:", plan.request_id, plan.from);
+        let lines: Vec<&str> = text.lines().collect();
         let (shown, more) = lines.split_at(lines.len().min(SHOWN));
         let (heading, shown) = (paint(BOLD, escape::line(&heading)), shown.join("\n"));
         let more = match more.len() {
@@ -105,7 +106,8 @@ impl Session<'_> {
     pub(super) fn put_off(&mut self) {
         if let Some(question) = self.question.take() {
             let id = question.request_id;
-            self.context.out.note(format_args!("the plan waits; /approve {id} or /reject {id} answers it"));
+            let noun = self.follower.pending(&id).map_or("plan", |asked| asked.kind.noun());
+            self.context.out.note(format_args!("the {noun} waits; /approve {id} or /reject {id} answers it"));
             self.asked.push(id.to_string());
         }
     }
@@ -123,7 +125,7 @@ impl Session<'_> {
             }
             PlanReply::Why => {}
             PlanReply::View => {
-                let plan = self.follower.pending(&question.request_id).map(|plan| text(plan).to_owned());
+                let plan = self.follower.pending(&question.request_id).map(text);
                 self.page(plan.unwrap_or_default()).await;
             }
             PlanReply::Later => self.put_off(),

@@ -113,9 +113,22 @@ impl Seen<'_> {
         self.of_goal().into_iter().chain(open.map(|task| self.obstacle(task))).collect()
     }
 
-    /// Tells whether a check or a merge of a task is under way.
+    /// Tells whether a check or a merge of a task is under way. Its review is not: a person or the lead agent must answer it.
     fn is_under_way(&self, task: &Task) -> bool {
-        task.status == TaskStatus::InReview
+        task.status == TaskStatus::InReview && self.review(task).is_none()
+    }
+
+    fn review(&self, task: &Task) -> Option<&Request> {
+        self.team.requests.get(task.review_id()?).filter(|review| review.is_pending())
+    }
+
+    /// Says who must answer a request.
+    fn waits(&self, request: &Request) -> String {
+        let whom = match self.team.judge_of(request) {
+            ApproveBy::Lead => "the lead agent",
+            ApproveBy::Person => "a person",
+        };
+        format!("the {} {} of {} waits for {whom}", request.kind.noun(), request.request_id, request.from)
     }
 
     /// Tells whether the daemon gives a member a task now, as it decides itself.
@@ -150,6 +163,10 @@ impl Seen<'_> {
     }
 
     fn obstacle(&self, task: &Task) -> Obstacle {
+        if let Some(review) = self.review(task) {
+            let requests = vec![review.request_id.clone()];
+            return Obstacle { task: Some(task.id), why: self.waits(review), requests };
+        }
         let concerned: Vec<&Name> = match (&task.owner, self.team.blockers(task).is_empty()) {
             (Some(owner), _) => vec![owner],
             (None, true) => self
@@ -195,9 +212,7 @@ impl Seen<'_> {
         };
         let terms = self.team.members.get(name).map(|state| &state.record.terms);
         if let Some(plan) = self.plan(name) {
-            let by_lead = terms.is_some_and(|terms| terms.approve_by == ApproveBy::Lead);
-            let whom = if by_lead { "the lead agent" } else { "a person" };
-            return format!("the plan {} of {name} waits for {whom}", plan.request_id);
+            return self.waits(plan);
         }
         let reason = member.idle_reason.map(IdleReason::as_str).unwrap_or_default();
         match (member.status, member.activity.as_str()) {

@@ -8,7 +8,7 @@ use super::{Scene, beside, more, rule};
 use crate::ctl::escape;
 use crate::ctl::grouping::{Group, headline};
 use crate::ctl::output::paint;
-use crate::ctl::render::{BOLD, DIM, event};
+use crate::ctl::render::{BOLD, DIM};
 use crate::ctl::table::width;
 use crate::ctl::top::app::{App, Target, pending};
 use crate::ctl::top::text::{cell, row, wrapped};
@@ -43,8 +43,8 @@ impl App {
     /// Draws the whole text of a request; what a person can answer can be answered from now on.
     pub(super) fn request_text(&mut self, frame: &mut Frame<'_>, area: Rect, request: &Request) {
         let [heading, rest] = Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(area);
-        let what = format!("{} {} of {}", event::kind(request.kind), request.request_id, request.member());
-        let asked = event::asked(request);
+        let what = format!("{} {} of {}", request.kind.noun(), request.request_id, request.member());
+        let asked = request.payload.text();
         let answer = match request.kind.rules().answered_by {
             Answerer::Lead => String::new(),
             Answerer::Member => {
@@ -74,10 +74,10 @@ fn entry(request: &Request, age: &str, is_selected: bool, columns: usize) -> Str
     let front = format!(
         "{mark} {} {} {} {:>4}  ",
         cell(BOLD, request.member(), 16),
-        cell(style, event::kind(request.kind), 9),
+        cell(style, request.kind.noun(), 9),
         cell(DIM, &request.request_id, 8),
         age
     );
     let room = columns.saturating_sub(width(&front) + 1);
-    front + &cell(anstyle::Style::new(), headline(&event::asked(request)), room)
+    front + &cell(anstyle::Style::new(), headline(&request.payload.text()), room)
 }

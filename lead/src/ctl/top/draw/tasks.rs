@@ -88,6 +88,9 @@ fn standing(task: &Task, blocked_by: &str) -> (String, Style) {
         TaskStatus::InProgress => (owner + &attempts, Group::Working.style()),
         TaskStatus::InReview => match &task.stalled {
             Some(why) => (format!("{owner} · the check could not run: {why}"), BAD),
+            None if task.review_id().is_some() => {
+                (format!("{owner} · waits for its review"), Group::NeedsYou.style())
+            }
             None => (format!("{owner} · checking"), Group::Working.style()),
         },
         TaskStatus::Completed => {

@@ -1,4 +1,4 @@
-//! Plan approval: the answer of a person or of the lead, and asking for a plan.
+//! Plans and reviews: the answer of a person or of the lead. And asking for a plan.
 
 use teamd_shared::control::{Done, Refusal, RefusalCode};
 use teamd_shared::id::{Ids, RequestId};
@@ -12,9 +12,9 @@ use super::{Decision, View, conflict};
 use crate::daemon::core::event::{Action, ReplyTo, Until};
 
 impl View<'_> {
-    /// Has a command answered when a plan is not pending any more.
+    /// Has a command answered when a plan or review is not pending any more.
     pub(super) fn await_verdict(&self, client: ReplyTo, request_id: &RequestId) -> Result<Decision, Refusal> {
-        let plan = self.team.requests.get(request_id).filter(|it| it.kind == Kind::PlanApproval);
+        let plan = self.team.requests.get(request_id).filter(|it| it.kind.is_judged());
         let author = plan.and_then(|plan| Name::of_inbox(plan.member()).ok());
         let author = author.ok_or_else(|| no_such_request(request_id))?;
         Ok(Decision::default().act(Action::Wait(client, author, Until::Judged(request_id.clone()))))
@@ -33,11 +33,13 @@ impl View<'_> {
         let event = request::Trigger::Answer { by: Answerer::Lead, approve };
         match request.after(event, self.now.wall, feedback) {
             Ok(answered) => {
-                let to = Name::of_inbox(request.member()).ok();
+                // The author of a review is told what becomes of its task.
+                let to = Name::of_inbox(request.member()).ok().filter(|_| request.kind != Kind::Review);
                 let tell = to.map(|to| Notice { to, id: ids.message() }).into_iter().collect();
                 let event = if approve { RequestEvent::Approved } else { RequestEvent::Rejected };
                 let done = Done::Answered { repeated: false };
-                let decision = Decision::default().request(event, answered, tell);
+                let follows = self.answered_review(&answered, ids);
+                let decision = Decision::default().request(event, answered, tell).and(follows);
                 Ok(self.fits(decision)?.act(Action::Reply(client, Ok(done))))
             }
             // The new feedback would reach no teammate, so the command must not look successful.
@@ -55,16 +57,14 @@ impl View<'_> {
         }
     }
 
-    /// Refuses the lead agent, unless a person has left the plans of that author to it. It never answers its own.
+    /// Refuses the lead agent, unless a person has left that plan or review to it. It never answers its own.
     fn agent_may_answer(&self, request: &Request) -> Result<(), Refusal> {
-        let author = self.team.members.iter().find(|(name, _)| name.as_str() == request.member());
-        let by = author.map(|(_, state)| state.record.terms.approve_by).unwrap_or_default();
-        let own = request.member() == LEAD;
-        if request.kind != Kind::PlanApproval || !request.is_pending() || by == ApproveBy::Lead && !own {
+        let (by, own) = (self.team.judge_of(request), request.member() == LEAD);
+        if !request.kind.is_judged() || !request.is_pending() || by == ApproveBy::Lead && !own {
             return Ok(());
         }
-        let (id, from) = (&request.request_id, request.member());
-        let message = format!("the plan {id} of {from} is a person's to answer");
+        let (id, from, what) = (&request.request_id, request.member(), request.kind.noun());
+        let message = format!("the {what} {id} of {from} is a person's to answer");
         let hint = format!("a person answers with `teamctl approve {id}` or `teamctl reject {id}`");
         Err(Refusal::new(RefusalCode::Rejected, message).hint(hint))
     }
@@ -104,7 +104,7 @@ impl View<'_> {
 
 fn no_such_request(request_id: &RequestId) -> Refusal {
     Refusal::new(RefusalCode::NotFound, format!("no such request: {request_id}"))
-        .hint("`teamctl plans` lists what can be answered")
+        .hint("`teamctl requests` lists them")
 }
 
 fn says(request: &Request, feedback: &str) -> bool {
@@ -123,7 +123,11 @@ fn explain(request: &Request, why: request::AnswerError) -> Refusal {
             let why = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
             conflict(
                 format!("{id} is {} already{why}", status.as_str()),
-                format!("a further plan of {} gets an id of its own: `teamctl plans`", request.member()),
+                format!(
+                    "a further {0} of {1} gets an id of its own: `teamctl {0}s`",
+                    request.kind.noun(),
+                    request.member()
+                ),
             )
         }
         request::AnswerError::Repeated => Refusal::new(RefusalCode::Conflict, why.to_string()),

@@ -71,7 +71,8 @@ impl View<'_> {
             decide_within: order.decide_within,
             force_after: order.force_after,
         };
-        let request = self.pending(order.request_id.clone(), member, payload, message_id);
+        let request =
+            self.pending(order.request_id.clone(), (&member.name, member.incarnation), payload, message_id);
         let tell = Notice { to: member.name.clone(), id: message_id };
         let asked =
             Decision::default().request(RequestEvent::Asked, Request { agent, ..request }, vec![tell]);

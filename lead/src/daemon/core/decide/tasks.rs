@@ -10,7 +10,7 @@ use teamd_shared::id::Ids;
 use teamd_shared::journal::{Notice, Record, TaskRecord};
 use teamd_shared::message::TEAMD;
 use teamd_shared::name::Name;
-use teamd_shared::task::{Task, TaskEvent, TaskId, TaskStatus};
+use teamd_shared::task::{MAX_RETURNS, Task, TaskEvent, TaskId, TaskStatus};
 
 use super::{Decision, View, conflict};
 use crate::daemon::core::event::{Action, Actor, ReplyTo};
@@ -88,19 +88,28 @@ impl View<'_> {
     /// Returns the record of a task after an event, with those who are told: its owner, unless that did it; the lead, of what the
     /// daemon decides; and the teammate that the task is for, unless that is given its work.
     fn recorded(&self, event: TaskEvent, (task, by): (Task, &str), ids: &mut dyn Ids) -> TaskRecord {
-        use TaskEvent::{Assigned, Checked, Claimed, Completed, Created, Failed, Released, Submitted};
+        use TaskEvent as E;
+        let before = self.team.tasks.get(&task.id);
         let owner = match event {
-            Claimed => task.owner.as_ref(),
-            Completed | Checked | Submitted => None,
-            _ => self.team.tasks.get(&task.id).and_then(|before| before.owner.as_ref()),
+            E::Claimed => task.owner.as_ref(),
+            E::Completed | E::Checked | E::Stalled | E::Submitted => None,
+            _ => before.and_then(|before| before.owner.as_ref()),
         };
-        let lead = by == TEAMD && matches!(event, Completed | Failed | Released | Checked);
+        let lead = by == TEAMD
+            && match event {
+                E::Completed | E::Failed | E::Released | E::Stalled => true,
+                E::Returned => {
+                    let more = before.is_some_and(|before| before.returns < task.returns);
+                    more && task.returns.is_multiple_of(MAX_RETURNS)
+                }
+                _ => false,
+            };
         let named = self.team.members.iter().find(|(name, state)| {
             task.reserved_for.as_deref() == Some(name.as_str())
                 && !state.record.phase.is_ended()
                 && !state.record.terms.auto
         });
-        let named = named.filter(|_| matches!(event, Created | Assigned)).map(|(name, _)| name.clone());
+        let named = named.filter(|_| matches!(event, E::Created | E::Assigned)).map(|(name, _)| name.clone());
         let owner = owner.filter(|owner| owner.as_str() != by && named.as_ref() != Some(owner)).cloned();
         let told = owner.into_iter().chain(lead.then(Name::lead)).chain(named);
         let tell = told.map(|to| Notice { to, id: ids.message() }).collect();

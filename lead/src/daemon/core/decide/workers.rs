@@ -178,7 +178,8 @@ impl View<'_> {
         }
         let Some(message_id) = message.id else { return Err("the line has no id".to_owned()) };
         let payload = Payload::Plan { plan: plan.to_owned() };
-        let request = self.pending(request_id.clone(), member, payload, message_id);
+        let request =
+            self.pending(request_id.clone(), (&member.name, member.incarnation), payload, message_id);
         let before = self.team.pending(&member.name, Kind::PlanApproval).map(|plan| plan.request_id.clone());
         let expired = before.into_iter().collect();
         let record = RequestRecord { expired, ..RequestRecord::of(RequestEvent::Asked, request) };

@@ -90,7 +90,7 @@ impl View<'_> {
         Ok(Decision::default().task(self.recorded(TaskEvent::Assigned, (next, by.as_str()), ids)))
     }
 
-    /// Releases or cancels a task. The check of submitted work ends.
+    /// Releases or cancels a task. The check of submitted work ends, and its review expires.
     pub(super) fn withdraw(
         &self,
         (id, event): (TaskId, TaskEvent),
@@ -98,7 +98,8 @@ impl View<'_> {
         ids: &mut dyn Ids,
     ) -> Result<Decision, Refusal> {
         let task = self.known_task(id)?;
-        let record = self.recorded(event, (self.stepped(task, event)?, by.as_str()), ids);
+        let mut record = self.recorded(event, (self.stepped(task, event)?, by.as_str()), ids);
+        record.expired.extend(task.review_id().cloned());
         let decision = Decision::default().task(record);
         Ok(if task.status == TaskStatus::InReview { decision.act(Action::EndCheck(id)) } else { decision })
     }

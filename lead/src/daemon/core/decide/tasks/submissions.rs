@@ -1,17 +1,24 @@
-//! Submitted work: its check, and what follows from that.
+//! Submitted work: its check, its review, and what follows from those.
 
 use teamd_shared::check::CheckReport;
-use teamd_shared::control::Refusal;
-use teamd_shared::id::Ids;
+use teamd_shared::control::{Refusal, RefusalCode};
+use teamd_shared::id::{Ids, RequestId};
 use teamd_shared::job::GitReport;
+use teamd_shared::journal::{Notice, RequestEvent};
+use teamd_shared::member::ApproveBy;
+use teamd_shared::name::Name;
+use teamd_shared::request::{Payload, Request, Review, Status};
 use teamd_shared::task::{
-    Check, CheckResult, Submission, Task, TaskEvent, TaskId, TaskResult, TaskStatus, Verified,
+    Check, CheckResult, Stage, Submission, Task, TaskEvent, TaskId, TaskResult, TaskStatus, Verified,
 };
 
 use super::claims::is_theirs;
 use super::does_not_fit;
 use crate::daemon::core::decide::{Decision, View, conflict};
 use crate::daemon::core::event::{Action, Actor};
+
+/// The longest summary of work, in bytes: it stands in the message that asks for its review.
+const MAX_SUMMARY: usize = 50_000;
 
 impl View<'_> {
     pub(super) fn submit(
@@ -25,6 +32,10 @@ impl View<'_> {
         is_theirs(by, task)?;
         let mut next = self.stepped(task, TaskEvent::Submitted)?;
         let owner = task.owner.clone().ok_or_else(|| does_not_fit(task, TaskEvent::Submitted))?;
+        if summary.len() > MAX_SUMMARY {
+            let message = format!("the summary has {} bytes, the limit is {MAX_SUMMARY}", summary.len());
+            return Err(Refusal::new(RefusalCode::Usage, message).hint("say it in fewer words"));
+        }
         let number = task.submission.as_ref().map_or(0, |before| before.number) + 1;
         let checks = match task.no_check {
             true => Vec::new(),
@@ -38,27 +49,26 @@ impl View<'_> {
                 return Err(conflict("the checkout of its owner was not looked at", "submit it again"));
             }
         };
-        let summary = summary.trim().to_owned();
-        next.submission = Some(Submission { number, by: owner, summary, checks, commit });
+        let (summary, stage) = (summary.trim().to_owned(), Stage::Checking);
+        next.submission = Some(Submission { number, by: owner, summary, checks, commit, stage });
         let follows = self.next_step(&next, ids);
         let record = self.recorded(TaskEvent::Submitted, (next, by.as_str()), ids);
         Ok(Decision::default().task(record).and(follows))
     }
 
-    /// Tells what a submitted task needs next: its check, or nothing more.
+    /// Tells what a submitted task needs next. A daemon that begins asks this again, whatever the one before has done of it.
     fn next_step(&self, task: &Task, ids: &mut dyn Ids) -> Decision {
         let Some(submission) = &task.submission else { return Decision::default() };
-        if !submission.checks.is_empty() {
-            return Decision::default().act(Action::Check(task.id));
+        match &submission.stage {
+            Stage::Checking if submission.checks.is_empty() && self.team.work.protect.is_empty() => {
+                self.passed(task, result_of(submission), ids)
+            }
+            Stage::Checking => Decision::default().act(Action::Check(task.id)),
+            Stage::Reviewing { request_id } => match self.team.requests.get(request_id) {
+                Some(review) => self.reviewed(task, review, ids),
+                None => self.ask_for_review(task, request_id, ids),
+            },
         }
-        let result = TaskResult {
-            submission: submission.number,
-            summary: submission.summary.clone(),
-            check: None,
-            verified: Verified::No,
-            touched_protected: false,
-        };
-        self.passed(task, result, ids)
     }
 
     /// Goes on with a task in review: after a start of the daemon, or when a check could not run.
@@ -83,13 +93,12 @@ impl View<'_> {
         ids: &mut dyn Ids,
     ) -> Decision {
         let Some((task, submission)) = self.submitted_task(of) else { return Decision::default() };
+        let result = TaskResult { touched_protected: ended.touched_protected, ..result_of(submission) };
         let Some(check) = submission.checks.get(ended.command).or(submission.checks.last()) else {
-            return Decision::default();
+            return self.passed(task, result, ids).act(Action::Offer);
         };
         let passed = ended.exit == Some(0);
         let result = TaskResult {
-            submission: submission.number,
-            summary: submission.summary.clone(),
             check: Some(CheckResult {
                 check: check.clone(),
                 exit: ended.exit,
@@ -97,7 +106,7 @@ impl View<'_> {
                 log: format!("log/task-{}.log", task.id),
             }),
             verified: if passed { Verified::InPlace } else { Verified::No },
-            touched_protected: ended.touched_protected,
+            ..result
         };
         if passed {
             return self.passed(task, result, ids).act(Action::Offer);
@@ -122,11 +131,85 @@ impl View<'_> {
             return again;
         }
         let stalled = Task { stalled: Some(why.to_owned()), ..task.clone() };
-        self.system(&stalled, TaskEvent::Checked, Some(why.to_owned()), ids).and(again)
+        self.system(&stalled, TaskEvent::Stalled, Some(why.to_owned()), ids).and(again)
     }
 
+    /// Takes in that a task has passed its check: it is reviewed, if the task or a protected file wants that.
     fn passed(&self, task: &Task, result: TaskResult, ids: &mut dyn Ids) -> Decision {
-        self.system(&Task { result: Some(result), ..task.clone() }, TaskEvent::Completed, None, ids)
+        let reviewer = task.reviewer(&self.team.work, &result);
+        let mut task = Task { result: Some(result), stalled: None, ..task.clone() };
+        let (Some(_), Some(submission)) = (reviewer, &mut task.submission) else {
+            return self.system(&task, TaskEvent::Completed, None, ids);
+        };
+        let mut request_id = ids.request();
+        while self.team.requests.contains_key(&request_id) {
+            request_id = ids.request();
+        }
+        submission.stage = Stage::Reviewing { request_id: request_id.clone() };
+        let review = self.ask_for_review(&task, &request_id, ids);
+        self.system(&task, TaskEvent::Checked, None, ids).and(review)
+    }
+
+    fn ask_for_review(&self, task: &Task, request_id: &RequestId, ids: &mut dyn Ids) -> Decision {
+        let (Some(submission), Some(result)) = (&task.submission, &task.result) else {
+            return Decision::default();
+        };
+        let author = self.team.members.get(&submission.by);
+        let message_id = ids.message();
+        let payload = Payload::Review(Review {
+            task: task.id,
+            submission: submission.number,
+            subject: task.subject.clone(),
+            summary: submission.summary.clone(),
+            by: task.reviewer(&self.team.work, result).unwrap_or(ApproveBy::Person),
+            touched_protected: result.touched_protected,
+        });
+        let author = (&submission.by, author.map_or(0, |author| author.record.incarnation));
+        let request = self.pending(request_id.clone(), author, payload, message_id);
+        let tell = vec![Notice { to: Name::lead(), id: message_id }];
+        Decision::default().request(RequestEvent::Asked, request, tell)
+    }
+
+    /// Tells what follows for a task from the answer to its review: an answer to another submission means nothing to it.
+    pub(in crate::daemon::core::decide) fn answered_review(
+        &self,
+        review: &Request,
+        ids: &mut dyn Ids,
+    ) -> Decision {
+        let waits = |task: &&Task| task.review_id() == Some(&review.request_id);
+        match self.team.tasks.values().find(waits) {
+            Some(task) => self.reviewed(task, review, ids).act(Action::Offer),
+            None => Decision::default(),
+        }
+    }
+
+    fn reviewed(&self, task: &Task, review: &Request, ids: &mut dyn Ids) -> Decision {
+        match review.status {
+            Status::Approved => self.system(task, TaskEvent::Completed, None, ids),
+            Status::Rejected => {
+                let feedback = review.reason.as_deref().filter(|text| !text.trim().is_empty());
+                let text = format!(
+                    "{} is not approved: {}",
+                    task.title(),
+                    feedback.unwrap_or("no reason was given; ask the lead")
+                );
+                let returned = Task { returns: task.returns + 1, reminders: 0, ..task.clone() };
+                self.system(&returned, TaskEvent::Returned, Some(text), ids)
+            }
+            // One that has expired was withdrawn together with its submission.
+            Status::Pending | Status::Expired => Decision::default(),
+        }
+    }
+}
+
+/// Returns the result of work that nothing was found out about.
+fn result_of(submission: &Submission) -> TaskResult {
+    TaskResult {
+        submission: submission.number,
+        summary: submission.summary.clone(),
+        check: None,
+        verified: Verified::No,
+        touched_protected: false,
     }
 }
 

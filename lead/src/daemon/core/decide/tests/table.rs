@@ -5,5 +5,6 @@ mod ends;
 mod ladder;
 mod members;
 mod plans;
+mod reviews;
 mod silence;
 mod workers;

@@ -4,7 +4,7 @@ use teamd_shared::id::RequestId;
 use teamd_shared::journal::{Line, MemberEvent, Record, RequestEvent};
 use teamd_shared::message::{Body, Message};
 use teamd_shared::name::Name;
-use teamd_shared::request::{Kind, Request, Status};
+use teamd_shared::request::{Kind, Payload, Request, Status};
 
 use super::{Checked, Facts, Promises, check};
 use crate::daemon::core::event::Incarnation;
@@ -68,7 +68,7 @@ impl Promises {
                     format!("{id} is not answered by the incarnation that was asked")
                 })
             }
-            (Kind::PlanApproval, Status::Approved | Status::Rejected) => {
+            (Kind::PlanApproval | Kind::Review, Status::Approved | Status::Rejected) => {
                 let verdict = (id.clone(), approve);
                 let by_lead =
                     self.verdicts_of_the_lead.contains(&verdict) && self.is_left_to_the_lead(before);
@@ -88,6 +88,8 @@ impl Promises {
             (Record::Member(record), Kind::PlanApproval) => {
                 record.event == MemberEvent::Exited && record.ended_incarnation.is_none()
             }
+            // With its submission, and never because its author ends.
+            (Record::Task(record), Kind::Review) => record.expired.contains(id),
             (Record::Request(record), Kind::PlanApproval) => match record.event {
                 RequestEvent::Asked | RequestEvent::Joined | RequestEvent::Approved => {
                     record.request.request_id != *id
@@ -109,6 +111,13 @@ impl Promises {
     pub(super) fn pending_requests_are_of_running_members(&self) -> Checked {
         let mut seen = Vec::new();
         for request in self.fold.requests.values().filter(|request| request.is_pending()) {
+            if let Payload::Review(review) = &request.payload {
+                let waits = self.fold.tasks.get(&review.task).and_then(|task| task.review_id());
+                check(waits == Some(&request.request_id), || {
+                    format!("task {} does not wait for its review {}", review.task, request.request_id)
+                })?;
+                continue;
+            }
             let id = &request.request_id;
             let name = Name::of_inbox(request.member()).map_err(|e| e.to_string())?;
             let member = self.fold.members.get(&name).map(|state| &state.record);
@@ -120,7 +129,7 @@ impl Promises {
             })?;
             let spans = match request.kind {
                 Kind::Shutdown => request.incarnation == member.incarnation,
-                Kind::PlanApproval => {
+                Kind::PlanApproval | Kind::Review => {
                     (member.conversation..=member.incarnation).contains(&request.incarnation)
                 }
             };

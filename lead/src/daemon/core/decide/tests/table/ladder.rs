@@ -17,9 +17,9 @@ use crate::daemon::core::event::{Action, Event, Until};
 use crate::daemon::core::waiters::Waiters;
 
 fn force(harness: &Harness, id: &RequestId) -> Option<f64> {
-    match harness.request(id).payload {
-        Payload::Shutdown { force_after, .. } => force_after,
-        Payload::Plan { .. } => panic!("a plan"),
+    match &harness.request(id).payload {
+        Payload::Shutdown { force_after, .. } => *force_after,
+        other => panic!("{other:?}"),
     }
 }
 

@@ -29,8 +29,8 @@ pub enum Of {
 }
 
 /// The commands whose output has a schema, and `error`.
-const OUTPUTS: &str = "agents spawn up down shutdown status requests inbox transcript-output events log logs send broadcast wait run interrupt \
-    request-plan answer forget diagram stats lint doctor error teamd-start teamd-stop teamd-status teamd-trust";
+const OUTPUTS: &str = "agents spawn up down shutdown status requests inbox transcript-output events log logs send broadcast wait run diagram \
+    stats interrupt request-plan answer forget lint doctor error teamd-start teamd-stop teamd-status teamd-trust";
 
 impl Of {
     /// Returns all of them.

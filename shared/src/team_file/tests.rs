@@ -15,7 +15,7 @@ const ALL_TABLES: [&str; 8] =
     [TOP, "[service]", "[sandbox]", "[work]", "[roles.NAME]", "[members.NAME]", "[agents.NAME]", "[lead]"];
 
 /// A value that fits each key.
-const EXAMPLES: [(&str, &str); 53] = [
+const EXAMPLES: [(&str, &str); 55] = [
     ("model", "'script'"),
     ("plan", "true"),
     ("approve_by", "'lead'"),
@@ -68,6 +68,8 @@ const EXAMPLES: [(&str, &str); 53] = [
     ("command", "['x']"),
     ("protocol", "'run'"),
     ("protect_review", "'lead'"),
+    ("checkout", "true"),
+    ("checkouts", "'../clones'"),
     ("modle", "'script'"),
 ];
 

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::checkout::Checkout;
 use crate::environment::Environment;
 use crate::member::{Bounds, Sandbox};
+use crate::merged::Merged;
 use crate::task::TaskId;
 
 /// What is to be run.
@@ -40,7 +41,7 @@ pub struct CheckOrder {
 }
 
 /// How a check ended.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct CheckReport {
     /// Which command ran last, from 0.
     pub command: usize,
@@ -54,4 +55,10 @@ pub struct CheckReport {
     pub output: String,
     /// Whether a protected file is not as it was when the work was set.
     pub touched_protected: bool,
+    /// What was checked, of work that is to be integrated.
+    #[serde(default)]
+    pub merged: Option<Merged>,
+    /// The files on which a merge with the integration branch fails. Then no command ran.
+    #[serde(default)]
+    pub conflicts: Vec<String>,
 }

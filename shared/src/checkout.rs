@@ -67,7 +67,7 @@ impl CheckoutSettings {
     }
 }
 
-fn beneath<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+pub(crate) fn beneath<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
     use std::path::Component::{CurDir, Normal};
     let paths = Vec::<String>::deserialize(deserializer)?;
     let is_beneath =

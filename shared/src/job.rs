@@ -9,6 +9,7 @@ use crate::checkout::{Checkout, CheckoutSettings};
 use crate::control::Refusal;
 use crate::environment::Environment;
 use crate::member::{Bounds, Sandbox};
+use crate::merged::Merged;
 use crate::name::Name;
 use crate::task::TaskId;
 
@@ -70,6 +71,36 @@ pub enum GitStep {
         /// Whether it is submitted: then all is committed, and something is added.
         submit: bool,
     },
+    /// Merge a commit with the integration branch, and check the result.
+    Prepare(Box<PrepareOrder>),
+    /// Move the integration branch to a commit that was checked, from where it was then; and show that to the user.
+    Integrate {
+        /// What was checked.
+        merged: Merged,
+        /// What of the scratch clone the next check begins with.
+        cache: Vec<String>,
+    },
+    /// Show what a commit changes, or else a checkout.
+    Diff {
+        /// The commit, in the team repository.
+        commit: Option<String>,
+        /// The checkout.
+        root: String,
+    },
+    /// Take the user's branch into the team repository.
+    Sync {
+        /// Where the user works.
+        source: String,
+        /// The branch; none: the one that is checked out.
+        into: Option<String>,
+    },
+    /// Fast-forward a branch of the user to the integration branch.
+    Land {
+        /// Where the user works.
+        source: String,
+        /// The branch; none: the one that is checked out.
+        into: Option<String>,
+    },
     /// Remove the checkout.
     Remove {
         /// The checkout.
@@ -77,6 +108,21 @@ pub enum GitStep {
         /// Whether work goes with it that is nowhere else.
         discard: bool,
     },
+}
+
+/// What is merged and checked.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PrepareOrder {
+    /// The commit that was submitted.
+    pub commit: String,
+    /// The message of the merge.
+    pub message: String,
+    /// The check; it runs in the scratch clone.
+    pub check: CheckOrder,
+    /// How the scratch clone is prepared.
+    pub settings: CheckoutSettings,
+    /// What it begins with of what the last integrated check has left.
+    pub cache: Vec<String>,
 }
 
 /// How a checkout is made.
@@ -115,6 +161,32 @@ pub enum GitReport {
         /// The name; none if nothing was added.
         reference: Option<String>,
     },
+    /// Whether the integration branch contains the commit now.
+    Integrated(bool),
+    /// What a commit or a checkout changes.
+    Text(String),
+    /// The user's branch is in the team repository: its name, and its commit; none if that is integrated already.
+    Synced {
+        /// The branch.
+        branch: String,
+        /// The commit.
+        commit: Option<String>,
+    },
+    /// A branch of the user.
+    Landed(Landed),
     /// The checkout is gone, or never was.
     Removed,
+}
+
+/// Where a branch of the user stands after it was asked to land.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Landed {
+    /// The branch.
+    pub branch: String,
+    /// Where it was.
+    pub before: String,
+    /// The tip of the integration branch.
+    pub tip: String,
+    /// Whether it contains that now; else it has commits of its own.
+    pub landed: bool,
 }

@@ -28,6 +28,7 @@ pub mod json;
 pub mod locks;
 pub mod logging;
 pub mod member;
+pub mod merged;
 pub mod message;
 pub mod model_spec;
 pub mod mutant;

@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::RequestId;
 use crate::member::{ApproveBy, Member};
+use crate::merged::Merged;
 use crate::name::Name;
 use crate::work::Work;
 
@@ -101,6 +102,12 @@ pub enum TaskEvent {
     Stalled,
     /// Its check has passed, and a review is asked for.
     Checked,
+    /// The user's branch is to be integrated.
+    Synced,
+    /// It waits for its turn to be integrated.
+    Queued,
+    /// It is being integrated: the branch moves, or has moved.
+    Integrating,
     /// Its check has passed, and it is approved where that was asked for.
     Completed,
     /// Its check has failed, or it was not approved: the owner goes on.
@@ -115,7 +122,9 @@ impl TaskEvent {
         use TaskStatus::{Cancelled, Completed, Failed, InProgress, InReview, Pending};
         match (self, status) {
             (Self::Claimed, Pending) | (Self::Reminded | Self::Edited, InProgress) => Some(InProgress),
-            (Self::Submitted, InProgress) | (Self::Stalled | Self::Checked, InReview) => Some(InReview),
+            (Self::Submitted, InProgress)
+            | (Self::Synced, Pending)
+            | (Self::Stalled | Self::Checked | Self::Queued | Self::Integrating, InReview) => Some(InReview),
             (Self::Released, InProgress | InReview)
             | (Self::Assigned, Pending | InProgress)
             | (Self::Created | Self::Edited, Pending)
@@ -152,6 +161,12 @@ pub struct Submission {
     /// The commit that was submitted, of a teammate with a checkout.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit: Option<String>,
+    /// What was checked: the commit, merged with the integration branch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub merged: Option<Merged>,
+    /// Whether it is approved: it stays so when it is merged again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub approved: bool,
     /// What it waits for.
     #[serde(flatten)]
     pub stage: Stage,
@@ -168,6 +183,10 @@ pub enum Stage {
         /// The review.
         request_id: RequestId,
     },
+    /// Its turn to be integrated.
+    Queued,
+    /// The integration branch: that is moved to the merge.
+    Integrating,
 }
 
 /// How a task was completed, or what failed last.
@@ -184,6 +203,12 @@ pub struct TaskResult {
     /// Whether a protected file was changed since a person or the lead said what is to be done.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub touched_protected: bool,
+    /// The commit that was submitted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commit: Option<String>,
+    /// The commit of the integration branch that brought it in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub merged: Option<String>,
 }
 
 /// How a check ended.
@@ -203,6 +228,9 @@ pub struct CheckResult {
 /// How far a result is known to be right.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Verified {
+    /// The check passed on the merged result, where no other process writes.
+    #[serde(rename = "checked")]
+    Checked,
     /// The check passed in the workspace, in which others can write meanwhile.
     #[serde(rename = "in place")]
     InPlace,
@@ -215,6 +243,8 @@ impl TaskResult {
     /// Returns how far the work is known to be right, for people.
     pub fn verified(&self) -> &'static str {
         match (self.verified, self.touched_protected) {
+            (Verified::Checked, false) => "checked",
+            (Verified::Checked, true) => "checked, touched protected",
             (Verified::InPlace, false) => "in place",
             (Verified::InPlace, true) => "in place, touched protected",
             (Verified::No, _) => "no",
@@ -323,7 +353,7 @@ impl Task {
     pub fn review_id(&self) -> Option<&RequestId> {
         match &self.submission.as_ref().filter(|_| self.status == TaskStatus::InReview)?.stage {
             Stage::Reviewing { request_id } => Some(request_id),
-            Stage::Checking => None,
+            Stage::Checking | Stage::Queued | Stage::Integrating => None,
         }
     }
 
@@ -377,6 +407,9 @@ mod tests {
             (E::Retried, "- - - - pending pending"),
             (E::Reminded, "- in_progress - - - -"),
             (E::Stalled, "- - in_review - - -"),
+            (E::Synced, "in_review - - - - -"),
+            (E::Queued, "- - in_review - - -"),
+            (E::Integrating, "- - in_review - - -"),
             (E::Checked, "- - in_review - - -"),
             (E::Completed, "- - completed - - -"),
             (E::Returned, "- - in_progress - - -"),
@@ -407,6 +440,8 @@ mod tests {
                     check: None,
                     verified: Verified::InPlace,
                     touched_protected,
+                    commit: None,
+                    merged: None,
                 };
                 task.reviewer(&Work { protect_review, ..Work::default() }, &result)
             });

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::amount::{amount, parse_seconds};
+use crate::checkout::beneath;
 use crate::fingerprint;
 use crate::member::ApproveBy;
 use crate::task::Check;
@@ -32,6 +33,9 @@ pub struct Work {
     /// Who must approve work that changes one of them.
     #[serde(skip_serializing_if = "is_person")]
     pub protect_review: ApproveBy,
+    /// What a check of merged work begins with of what the last integrated one has left, such as `target`.
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "beneath")]
+    pub cache: Vec<String>,
 }
 
 impl Work {

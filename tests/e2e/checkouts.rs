@@ -13,7 +13,7 @@ const SH: &str =
 
 /// Runs a script of the user in the workspace.
 #[track_caller]
-fn user(team: &Team, script: &str) -> String {
+pub(crate) fn user(team: &Team, script: &str) -> String {
     team.run_program("bash", ["-c", &format!("{SH}{script}")]).ok().stdout.trim().to_owned()
 }
 
@@ -21,7 +21,7 @@ const REPOSITORY: &str =
     "git init -q -b main . && printf 'one\\n' > a.txt && git add a.txt && git commit -qm first\n";
 
 /// A team in a repository, with these lines in `team.toml`, which are trusted.
-fn team(who: User, toml: &str, script: &str) -> Team {
+pub(crate) fn team(who: User, toml: &str, script: &str) -> Team {
     let team = Team::of(who);
     user(&team, &format!("{REPOSITORY}{script}"));
     team.write("team.toml", toml);
@@ -30,34 +30,46 @@ fn team(who: User, toml: &str, script: &str) -> Team {
     team
 }
 
-fn checkout(team: &Team, name: &str) -> PathBuf {
+pub(crate) fn checkout(team: &Team, name: &str) -> PathBuf {
     team.root().with_file_name("work.team").join(name)
 }
 
-fn repository(team: &Team) -> PathBuf {
+pub(crate) fn repository(team: &Team) -> PathBuf {
     let home = team.home().join(".local/state/teamd/repositories");
     home.read_dir().unwrap().next().unwrap().unwrap().path().join("team.git")
 }
 
 /// What `git` says in the team repository.
 #[track_caller]
-fn git(team: &Team, args: &[&str]) -> String {
+pub(crate) fn git(team: &Team, args: &[&str]) -> String {
     let repository = format!("--git-dir={}", repository(team).display());
     team.run_program("git", [repository.as_str()].iter().chain(args)).ok().stdout.trim().to_owned()
 }
 
 #[track_caller]
-fn says(results: &[Value], number: usize, text: &str) {
+pub(crate) fn says(results: &[Value], number: usize, text: &str) {
     let said = results[number]["content"].as_str().unwrap();
     assert!(said.contains(text), "{number}: {said}\nwanted: {text}");
 }
 
-/// All that lies below a directory, with its content: nothing of it may change.
-fn snapshot(team: &Team) -> String {
-    user(team, "find . -path ./.team -prune -o -type f -printf '%p %m %s %T@ %i\\n' | sort")
+/// What is the user's, but for what is shown of the integration branch: objects may come, all else stays.
+pub(crate) fn of_user(team: &Team) -> String {
+    user(
+        team,
+        "find . \\( -path ./.team -o -path ./.git/objects -o -path ./.git/refs/remotes \\) -prune -o -printf '%p %m %s %T@ %i\\n' | grep -v '^\\./\\.git [0-9]' | grep -v '^\\./\\.git/refs ' | sort; git for-each-ref | grep -v refs/remotes/team/integration; git fsck",
+    )
 }
 
-fn add(team: &Team, args: &[&str]) {
+pub(crate) fn task(team: &Team, id: u64) -> Value {
+    serde_json::from_str(&team.file(&format!("tasks/{id}.json"))).unwrap()
+}
+
+pub(crate) fn until(team: &Team, id: u64, status: &str) -> Value {
+    team.until(&format!("task {id} to be {status}"), || task(team, id)["status"] == status);
+    task(team, id)
+}
+
+pub(crate) fn add(team: &Team, args: &[&str]) {
     team.teamctl(["task", "add"].iter().chain(args)).ok();
 }
 
@@ -69,7 +81,7 @@ fn a_teammate_claims_commits_and_submits_in_a_clone_of_its_own() {
             "",
             "mkdir sub; echo s > sub/s; git add sub; git commit -qm second; echo dirty > untracked",
         );
-        let before = snapshot(&team);
+        let before = of_user(&team);
         let spawned = team.teamctl(["spawn", "alice", "--checkout"]).ok();
         assert!(spawned.stderr.contains("note: what is not committed in "), "{spawned:?}");
         let alice = checkout(&team, "alice");
@@ -85,11 +97,10 @@ fn a_teammate_claims_commits_and_submits_in_a_clone_of_its_own() {
         says(&results, 2, "has changes that are not committed: b");
         says(&results, 3, "alice <alice@team>");
         says(&results, 4, "is submitted");
-        team.until("the task to be completed", || team.file("tasks/1.json").contains("\"completed\""));
-        let task: Value = serde_json::from_str(&team.file("tasks/1.json")).unwrap();
+        let task = until(&team, 1, "completed");
         let commit = task["submission"]["commit"].as_str().unwrap();
         assert_eq!(git(&team, &["rev-parse", "refs/team/task-1/1"]), commit);
-        assert_eq!(snapshot(&team), before, "the user's tree and repository are as they were");
+        assert_eq!(of_user(&team), before, "the user's tree and repository are as they were");
         // Spawned again: it is the same checkout, and nothing is said twice.
         team.teamctl(["shutdown", "alice"]).ok();
         let again = team.teamctl(["spawn", "alice", "--resume"]).ok();
@@ -127,17 +138,14 @@ fn released_work_is_kept_and_the_next_owner_is_told_its_name() {
         add(&team, &["one", "--description", "Do it."]);
         let work = "/claim_task 1\n/bash echo half > half; git add half; git commit -qm half\n/task_update {\"task_id\": 1, \"status\": \"pending\"}";
         team.does("alice", work);
-        let results = team.does("bob", "/claim_task 1\n/bash ls; git log -p --format=%an refs/team/task-1/1 -1; git merge -q refs/team/task-1/1; ls");
-        says(&results, 0, "Earlier work on it is kept as refs/team/task-1/1");
-        says(&results, 1, "+half");
         // One that is killed with a claim leaves its commits, too.
-        team.does("bob", "/bash echo more > more; git add more; git commit -qm more");
-        team.until("the task to be free", || {
-            team.file("tasks/1.json").contains("\"pending\"") || {
-                team.teamctl(["shutdown", "bob", "--force", "--timeout", "0s"]);
-                false
-            }
-        });
+        let see = "/bash git log -p --format=%an refs/team/task-1/1 -1; git merge -q refs/team/task-1/1; ls";
+        let more = "/bash echo more > more; git add more; git commit -qm more; touch done; sleep 60";
+        team.teamctl(["send", "bob", &format!("/claim_task 1\n{see}\n{more}")]).ok();
+        team.until("bob to have committed", || checkout(&team, "bob").join("done").exists());
+        let told = team.file("transcript/bob.jsonl");
+        assert!(told.contains("Earlier work on it is kept as refs/team/task-1/1") && told.contains("+half"));
+        team.teamctl(["shutdown", "bob", "--force", "--timeout", "0s"]).ok();
         let results = team.does("alice", "/claim_task 1");
         says(&results, 0, "refs/team/task-1/2");
         assert_eq!(git(&team, &["log", "-1", "--format=%an %s", "refs/team/task-1/2"]), "bob more");
@@ -157,8 +165,10 @@ fn an_idle_teammate_is_given_a_branch_with_its_task() {
     team.teamctl(["wait", "--tasks", "--timeout", "60s"]).ok();
     for id in 1..=4 {
         assert!(team.file(&format!("tasks/{id}.json")).contains("\"completed\""), "{id}");
-        let files = git(&team, &["ls-tree", "--name-only", &format!("refs/team/task-{id}/1")]);
-        assert_eq!(files, format!("a.txt\nf-task-{id}"), "each begins at the integration branch");
+        let own = format!("refs/team/task-{id}/1");
+        assert_eq!(git(&team, &["show", "--name-only", "--format=", &own]), format!("f-task-{id}"));
+        // What is integrated later is no part of it.
+        git(&team, &["merge-base", "--is-ancestor", &format!("{own}^"), "integration"]);
     }
     // With something that is not committed it is given none, and is told why.
     team.does("alice", "/bash echo x > dirty");
@@ -181,7 +191,7 @@ fn an_idle_teammate_is_given_a_branch_with_its_task() {
 fn what_a_teammate_can_do_to_git_changes_neither_the_repositories_nor_what_we_run() {
     for who in User::at_hand() {
         let team = team(who, "", "");
-        let before = snapshot(&team);
+        let before = of_user(&team);
         for name in ["alice", "bob"] {
             team.teamctl(["spawn", name, "--checkout"]).ok();
         }
@@ -205,9 +215,11 @@ fn what_a_teammate_can_do_to_git_changes_neither_the_repositories_nor_what_we_ru
         ];
         let results = team.does("alice", &attacks.join("\n"));
         says(&results, 1, "total");
-        says(&results, 5, "is completed");
+        says(&results, 5, "is submitted");
+        // It is merged, and shown to the user: nothing of it runs on that way either.
+        until(&team, 1, "completed");
         assert!(!pwned.exists(), "something that a teammate named was run");
-        assert_eq!(snapshot(&team), before);
+        assert_eq!(of_user(&team), before);
         git(&team, &["fsck", "--strict"]);
         assert_eq!(git(&team, &["config", "gc.auto"]), "0");
         // Others see nothing of it; the other teammate still can work.
@@ -337,7 +349,8 @@ fn a_repository_that_fits_works_and_any_other_is_refused_with_the_next_step() {
             );
             add(&team, &["one"]);
             let results = team.does("alice", "/claim_task 1\n/bash echo 3 > three; git add .; git commit -qm three\n/task_update {\"task_id\": 1, \"status\": \"completed\"}");
-            says(&results, 2, "is completed");
+            says(&results, 2, "is submitted");
+            until(&team, 1, "completed");
             continue;
         };
         assert!(

@@ -20,6 +20,7 @@ mod holdups;
 mod hooks;
 mod hostile;
 mod incarnations;
+mod integration;
 mod lead;
 mod many;
 mod meddling;

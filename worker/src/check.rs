@@ -32,18 +32,25 @@ pub(crate) async fn run(setting: &Setting, order: &CheckOrder, lock: File) -> an
         sandbox: order.sandbox.clone(),
         shown: Checkout::shown(order.checkout.as_ref()),
         agent: None,
+        sealed: Vec::new(),
         bounds: order.bounds,
         cgroup: None,
         confinement: setting.confinement.clone(),
     })?;
-    commands(toolbox, order, &setting.dir).await
-}
-
-async fn commands(mut toolbox: Toolbox, order: &CheckOrder, dir: &TeamDir) -> anyhow::Result<CheckReport> {
-    let touched_protected = order.protected.as_ref().is_some_and(|before| {
+    let touched = order.protected.as_ref().is_some_and(|before| {
         // What cannot be looked at is not known to be untouched.
         fingerprint(Path::new(&order.protect_in), &order.protect).ok().as_ref() != Some(before)
     });
+    commands(toolbox, order, &setting.dir, touched).await
+}
+
+/// Runs the commands of a check, in turn.
+pub(crate) async fn commands(
+    mut toolbox: Toolbox,
+    order: &CheckOrder,
+    dir: &TeamDir,
+    touched_protected: bool,
+) -> anyhow::Result<CheckReport> {
     let began = Instant::now();
     let until = began + Duration::from_secs_f64(order.timeout);
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC;
@@ -55,6 +62,8 @@ async fn commands(mut toolbox: Toolbox, order: &CheckOrder, dir: &TeamDir) -> an
         seconds: 0.0,
         output: String::new(),
         touched_protected,
+        merged: None,
+        conflicts: Vec::new(),
     };
     for (number, command) in order.commands.iter().enumerate() {
         let left = until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));

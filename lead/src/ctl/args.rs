@@ -19,7 +19,7 @@ pub(crate) use looking::{
     Column, Completions, Diagram, DiagramFormat, Doctor, Events, Inbox, Lint, LintAs, Log, Logs, Plans,
     Range, Requests, Schema, StatusArgs, TranscriptArgs,
 };
-pub(crate) use tasks::{Run, TaskCommand, TaskList, Tasks};
+pub(crate) use tasks::{Branch, Diff, Run, TaskCommand, TaskList, Tasks};
 pub(crate) use value::Mailbox;
 
 /// The heading of the options that every command takes.
@@ -135,6 +135,12 @@ pub(crate) enum Command {
     /// List the tasks that are not finished: short for `task list`
     #[command(name = "tasks")]
     TaskList(TaskList),
+    /// Show what a teammate with a checkout has changed, or what was submitted for a task
+    Diff(Diff),
+    /// Integrate your branch: it is merged with what the team has done, and checked
+    Sync(Branch),
+    /// Fast-forward your branch to what the team has integrated; one that has moved is integrated first
+    Land(Branch),
     /// Have the team do its tasks, or reach a goal, and end when nothing is left to do
     ///
     /// Starts the daemon and the members of team.toml, each of which is given the next task while it is idle. A GOAL goes to the

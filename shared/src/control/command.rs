@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::environment::Environment;
 use crate::id::RequestId;
+use crate::job::Landed;
 use crate::member::{Exit, MemberStatus, TermsPatch};
 use crate::name::Name;
 use crate::process::Identity;
@@ -96,9 +97,32 @@ pub enum Command {
     },
     /// Do something with tasks. Answered with [`Done::Tasks`]: as they are after it.
     Task(TaskOrder),
+    /// Do something with the integration branch.
+    Integration(IntegrationOrder),
     /// Hand over to another program, which becomes the daemon in the place of this one; no worker is stopped. Answered with
     /// [`Done::HandingOver`] when that happens.
     HandOver(Box<Successor>),
+}
+
+/// What a person wants of the integration branch.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum IntegrationOrder {
+    /// Show what a teammate has changed in its checkout. Answered with [`Done::Text`].
+    DiffOf(Name),
+    /// Show what was submitted for a task. Answered with [`Done::Text`].
+    DiffOfTask(TaskId),
+    /// Integrate the user's branch. Answered with [`Done::Tasks`]: the task that does it, or none if nothing is to be done.
+    Sync {
+        /// Chosen by the client. Who says it again under the same id joins it.
+        id: RequestId,
+        /// The branch; none: the one that is checked out.
+        into: Option<String>,
+    },
+    /// Fast-forward the user's branch. Answered with [`Done::Landed`].
+    Land {
+        /// The branch; none: the one that is checked out.
+        into: Option<String>,
+    },
 }
 
 /// The program that becomes the daemon in the place of the one that runs.
@@ -258,6 +282,10 @@ pub enum Done {
     },
     /// These tasks are so now.
     Tasks(#[serde(with = "crate::json::as_text")] Vec<Task>),
+    /// What was asked for, as text.
+    Text(String),
+    /// Where a branch of the user stands.
+    Landed(Landed),
     /// The awaited plan has this status.
     Judged(PlanVerdict),
     /// The daemon becomes the other program now, and answers nothing more.

@@ -120,6 +120,7 @@ fn make_toolbox(
         sandbox: terms.sandbox.clone(),
         shown: Checkout::shown(terms.checkout.as_ref()),
         agent: terms.program.clone(),
+        sealed: Vec::new(),
         bounds: terms.bounds,
         cgroup: args.cgroup.clone().map(OwnCgroup::begin),
         confinement: (&args.confinement).into(),

@@ -26,3 +26,9 @@ refuse_uncommitted() {
     files=$(uncommitted)
     [ -z "$files" ] || refuse "$T_WRITES has changes that are not committed: $(sed 's/^...//' <<<"$files" | paste -sd, | sed 's/,/, /g')" "$1"
 }
+# Shows the integration branch in a repository of the user. Neither hooks nor other settings of that have it do more.
+publish() {
+    git -c core.logAllRefUpdates=false -c fetch.fsckObjects=true -c fetch.writeCommitGraph=false fetch --quiet --no-tags \
+        --no-write-fetch-head --no-auto-maintenance --no-recurse-submodules --refmap= "$team" \
+        +refs/heads/integration:refs/remotes/team/integration
+}

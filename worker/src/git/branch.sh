@@ -3,6 +3,6 @@ enter
 refuse_uncommitted 'commit it, stash it or discard it, and claim the task again'
 git fetch --quiet origin
 git checkout --quiet --no-track -B "task/$T_TASK" refs/remotes/origin/integration
-git for-each-ref --format='%(refname)' "refs/team/task-$T_TASK/" | while IFS= read -r reference; do
+git for-each-ref --sort=version:refname --format='%(refname)' "refs/team/task-$T_TASK/" | while IFS= read -r reference; do
     say kept "$reference"
 done

@@ -4,6 +4,7 @@
 //! network, a time limit and a limit of the size of a file. It writes either the team repository or one checkout, never both: no
 //! command that reads a checkout can change what others build on.
 
+mod integration;
 mod make;
 mod script;
 
@@ -33,9 +34,26 @@ fn repository(order: &GitOrder) -> PathBuf {
     Path::new(&order.home).join("team.git")
 }
 
+/// Returns the clone in which merged work is checked.
+fn scratch(order: &GitOrder) -> PathBuf {
+    Path::new(&order.home).join("scratch")
+}
+
+/// Returns where lies what the last integrated check has left.
+fn cache(order: &GitOrder) -> PathBuf {
+    Path::new(&order.home).join("cache")
+}
+
 /// Does what is ordered.
 pub(crate) async fn run(setting: &Setting, order: &GitOrder, lock: &File) -> anyhow::Result<JobReport> {
     let git = Git { setting, order, lock };
+    if let GitStep::Prepare(prepare) = &order.step {
+        return match integration::prepare(&git, prepare).await {
+            Ok(report) => Ok(JobReport::Checked(report)),
+            Err(Failed::Refused(refusal)) => Ok(JobReport::Refused(refusal)),
+            Err(Failed::Other(error)) => Err(error),
+        };
+    }
     let done = match &order.step {
         GitStep::Make(make) => make::checkout(&git, make).await,
         GitStep::Branch { root, task } => {
@@ -43,6 +61,11 @@ pub(crate) async fn run(setting: &Setting, order: &GitOrder, lock: &File) -> any
             said.map(|said| GitReport::Branched(said.all("kept")))
         }
         GitStep::Keep { root, task, submit } => git.keep(root, *task, *submit).await,
+        GitStep::Prepare(_) => Err(Failed::Other(anyhow::anyhow!("it was prepared before"))),
+        GitStep::Integrate { merged, cache } => integration::integrate(&git, merged, cache).await,
+        GitStep::Diff { commit, root } => integration::diff(&git, commit.as_deref(), root).await,
+        GitStep::Sync { source, into } => integration::sync(&git, source, into.as_deref()).await,
+        GitStep::Land { source, into } => integration::land(&git, source, into.as_deref()).await,
         GitStep::Remove { root, discard } => git.remove(root, *discard).await,
     };
     match done {

@@ -37,6 +37,14 @@ pub(super) enum Failed {
 }
 
 impl Failed {
+    /// Returns why, for the log.
+    pub(super) fn text(&self) -> String {
+        match self {
+            Self::Refused(refusal) => refusal.message.clone(),
+            Self::Other(error) => format!("{error:#}"),
+        }
+    }
+
     pub(super) fn refused(message: impl Into<String>, hint: impl Into<String>) -> Self {
         Self::Refused(Refusal::new(RefusalCode::Conflict, message).hint(hint))
     }
@@ -108,10 +116,22 @@ impl Git<'_> {
         workspace: &Path,
         (environment, sandbox, bounds): (Environment, Sandbox, Bounds),
     ) -> anyhow::Result<Toolbox> {
-        let shown = match workspace.starts_with(&self.order.home) {
-            true => workspace.to_owned(),
-            false => super::repository(self.order),
-        };
+        self.sealed_toolbox(workspace, (environment, sandbox, bounds), Vec::new())
+    }
+
+    /// The same for commands that may not write these paths there.
+    pub(super) fn sealed_toolbox(
+        &self,
+        workspace: &Path,
+        (environment, sandbox, bounds): (Environment, Sandbox, Bounds),
+        sealed: Vec<PathBuf>,
+    ) -> anyhow::Result<Toolbox> {
+        let mut shown = vec![super::repository(self.order)];
+        // Only one of them is writable: what is above the other one is not shown.
+        let others = [workspace.to_owned(), super::scratch(self.order), super::cache(self.order)];
+        shown.extend(others.into_iter().filter(|it| it.starts_with(&self.order.home)));
+        shown.retain(|it| it == workspace || !it.starts_with(workspace));
+        shown.dedup();
         Toolbox::new(ToolboxConfig {
             workspace: workspace.to_owned(),
             team_dir: self.setting.dir.clone(),
@@ -122,8 +142,9 @@ impl Git<'_> {
             environment,
             territory: self.order.territory.iter().map(PathBuf::from).collect(),
             sandbox,
-            shown: vec![shown],
             agent: None,
+            shown,
+            sealed,
             bounds,
             cgroup: None,
             confinement: self.setting.confinement.clone(),

@@ -44,6 +44,8 @@ pub(crate) struct Places {
     pub(crate) configs: Vec<PathBuf>,
     /// What commands see although it lies in something hidden.
     pub(crate) shown: Vec<PathBuf>,
+    /// What commands may not write although it lies where they may.
+    pub(crate) sealed: Vec<PathBuf>,
 }
 
 /// What an incarnation was begun with, as far as it says where things lie.
@@ -57,6 +59,8 @@ pub(crate) struct Origin<'a> {
     pub(crate) hidden: &'a [String],
     /// What is seen although it lies in something hidden.
     pub(crate) shown: &'a [PathBuf],
+    /// What is not written although it lies in something writable.
+    pub(crate) sealed: &'a [PathBuf],
     /// The programs of the team, as the daemon was started.
     pub(crate) programs: &'a [PathBuf],
     /// The configuration of the user as the daemon finds it, which can have another environment.
@@ -74,7 +78,7 @@ impl Places {
         team_dir: &TeamDir,
         writable: Vec<Place>,
         temp: &Path,
-        Origin { environment, territory, hidden, shown, programs, config }: Origin<'_>,
+        Origin { environment, territory, hidden, shown, sealed, programs, config }: Origin<'_>,
     ) -> io::Result<Self> {
         let mut places = Self {
             workspace: Place::learn(workspace)?,
@@ -84,6 +88,7 @@ impl Places {
             territory: territory.to_vec(),
             homes: homes(environment),
             shown: shown.to_vec(),
+            sealed: sealed.to_vec(),
             ..Self::default()
         };
         places.registers = registers(environment, &places.homes);

@@ -89,10 +89,10 @@ impl MountPlan {
         self.0.iter().map(|(path, access)| (path.as_path(), access))
     }
 
-    /// Tells whether a path lies in something that is covered: it must be opened before that is.
+    /// Tells whether what a path lies in is covered: it must be opened before that is.
     pub(super) fn is_covered(&self, path: &Path) -> bool {
-        let mut above = path.ancestors().skip(1).filter_map(|above| self.0.get(above));
-        above.any(|above| matches!(above, MountAccess::Nothing { .. }))
+        let above = path.ancestors().skip(1).find_map(|above| self.0.get(above));
+        matches!(above, Some(MountAccess::Nothing { .. }))
     }
 
     /// Tells whether what lies at a path may be written.

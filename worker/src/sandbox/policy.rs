@@ -110,6 +110,9 @@ impl Policy {
                 let written = tree.written().map(Place::of_this_call);
                 writable.extend(written.map(|place| Writable { plain: true, ..Writable::new(place) }));
             }
+            let sealed =
+                places.sealed.iter().map(|it| Protected { path: it.clone(), if_missing: Missing::Leave });
+            protected.extend(sealed);
             let programs = places.programs.iter().filter(|it| is_within(it, &writable));
             protected.extend(programs.map(|it| Protected { path: it.clone(), if_missing: Missing::Leave }));
         }

@@ -44,6 +44,8 @@ pub(crate) struct ToolboxConfig {
     pub(crate) sandbox: Sandbox,
     /// What its commands see although it lies in something hidden: the team repository.
     pub(crate) shown: Vec<PathBuf>,
+    /// What they may not write although it lies in the workspace.
+    pub(crate) sealed: Vec<PathBuf>,
     /// The means to confine them.
     pub(crate) confinement: Confinement,
     /// The agent of the teammate, if that is not the built-in one.
@@ -111,6 +113,7 @@ impl Toolbox {
             territory: &config.territory,
             hidden: &config.sandbox.hidden,
             shown: &config.shown,
+            sealed: &config.sealed,
             programs: &config.confinement.programs,
             config: config.confinement.config.as_deref(),
         };

@@ -53,6 +53,24 @@ pub(crate) enum TaskCommand {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct Diff {
+    /// A teammate, or the number of a task
+    #[arg(value_name = "NAME|TASK", add = names())]
+    pub(crate) of: String,
+}
+
+// A branch of the user. (A doc comment would replace the help of the commands.)
+#[derive(Debug, Args)]
+pub(crate) struct Branch {
+    /// The branch [default: the one that is checked out]
+    #[arg(long, value_name = "BRANCH")]
+    pub(crate) into: Option<String>,
+    /// How long to wait [default: no limit]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) timeout: Option<Duration>,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct Run {
     /// What the team is to reach: the lead agent makes the tasks; - reads it from stdin
     #[arg(allow_hyphen_values = true)]

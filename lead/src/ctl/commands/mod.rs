@@ -12,6 +12,7 @@ pub(crate) mod down;
 pub(super) mod events;
 pub(super) mod forget;
 pub(super) mod inbox;
+pub(super) mod integration;
 pub(super) mod interrupt;
 pub(super) mod lint;
 pub(super) mod logs;

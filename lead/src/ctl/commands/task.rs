@@ -271,18 +271,54 @@ fn review(team: &Team, task: &Task) -> String {
     by.into_iter().chain(waits).chain(returns).collect::<Vec<_>>().join(", ")
 }
 
-/// Waits until a task is completed, or none is left to be done.
+/// Waits until a task is completed, or none is left to be done, and says so.
 pub(super) fn wait(
     context: &Context,
     dir: &TeamDir,
     (id, timeout): (Option<TaskId>, Option<Duration>),
 ) -> CommandResult {
+    let team = until(context, dir, (id, timeout), |team| reached(team, dir, id))?;
+    let completed =
+        team.last_task as usize - team.tasks.values().filter(|it| it.status != TaskStatus::Completed).count();
+    let text = id.map_or(format!("no task is left to be done; {completed} completed"), |id| {
+        format!("task {id} is completed")
+    });
+    context.out.result(&json!({"task": id, "completed": completed}), text).map(|()| ExitCode::Done)
+}
+
+/// Waits until a submitted task is completed. One that was sent back is an error.
+///
+/// # Errors
+/// Why it is not completed.
+pub(super) fn until_completed(
+    context: &Context,
+    (id, timeout): (TaskId, Option<Duration>),
+) -> Result<(), CommandError> {
+    let dir = context.dir()?;
+    let is_completed = |team: &Team| match team.tasks.get(&id) {
+        Some(task) if !matches!(task.status, TaskStatus::InReview | TaskStatus::Completed) => {
+            let why = format!("{} is not integrated: it is {} now", task.title(), task.status.as_str());
+            Err(CommandError::new(ExitCode::Conflict, why).hint(format!(
+                "`teamctl task log {id}` and `teamctl events` say why; a teammate can claim it"
+            )))
+        }
+        _ => reached(team, &dir, Some(id)),
+    };
+    until(context, &dir, (Some(id), timeout), is_completed).map(drop)
+}
+
+fn until(
+    context: &Context,
+    dir: &TeamDir,
+    (id, timeout): (Option<TaskId>, Option<Duration>),
+    is_reached: impl Fn(&Team) -> Result<bool, CommandError>,
+) -> Result<Team, CommandError> {
     let what = id.map_or("the tasks".to_owned(), |id| format!("task {id}"));
     let waited = block_on(within(timeout, async {
         let mut wake = Wake::new(dir, &TeamPath::journal(), context.settings.poll);
         loop {
             let team = journal::fold(dir)?;
-            if reached(&team, dir, id)? {
+            if is_reached(&team)? {
                 return Ok(team);
             }
             if !is_locked(dir) {
@@ -291,24 +327,11 @@ pub(super) fn wait(
             wake.changed().await;
         }
     }))?;
-    match waited {
-        Err(early) => {
-            let time = clock::span(timeout.unwrap_or_default().as_secs_f64());
-            Err(early.error(
-                &what,
-                format!("{what}: not done after {time}"),
-                "`teamctl tasks` shows how they stand",
-            ))
-        }
-        Ok(team) => {
-            let completed = team.last_task as usize
-                - team.tasks.values().filter(|it| it.status != TaskStatus::Completed).count();
-            let text = id.map_or(format!("no task is left to be done; {completed} completed"), |id| {
-                format!("task {id} is completed")
-            });
-            context.out.result(&json!({"task": id, "completed": completed}), text).map(|()| ExitCode::Done)
-        }
-    }
+    waited.map_err(|early| {
+        let time = clock::span(timeout.unwrap_or_default().as_secs_f64());
+        let late = format!("{what}: not done after {time}");
+        early.error(&what, late, "`teamctl tasks` shows how they stand")
+    })
 }
 
 /// Tells whether it is done; an error says why it cannot be done any more.

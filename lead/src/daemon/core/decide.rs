@@ -95,6 +95,11 @@ pub(crate) fn decide(view: &View<'_>, event: &Event, ids: &mut dyn Ids) -> Decis
             let view = View { prepared: Some(report), ..*view };
             or_refuse(*client, view.task(*client, by, order, ids))
         }
+        Event::Integrated { task, number, ended } => view.integrated((*task, *number), ended, ids),
+        Event::Synced(client, id, branch, commit) => {
+            or_refuse(*client, view.synced(*client, (id, branch, commit.as_deref())))
+        }
+        Event::Integrate => view.integrate_next(),
         Event::Offered { name, task, ended } => view.offered((name, *task), ended, ids),
         Event::Checked { task, number, ended: Ok(ended) } => view.checked((*task, *number), ended, ids),
         Event::Checked { task, number, ended: Err(why) } => view.not_checked((*task, *number), why, ids),
@@ -124,6 +129,7 @@ impl View<'_> {
             | Command::Compare { .. }
             | Command::HandOver(_)
             | Command::Task(_)
+            | Command::Integration(_)
             | Command::Spawn { .. } => Err(Refusal::new(RefusalCode::Failed, "misdirected command")),
         }
     }

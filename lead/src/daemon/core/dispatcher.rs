@@ -338,6 +338,12 @@ impl Dispatcher {
             Action::CheckAgain(task) => {
                 self.delayed.push((owners.now().monotonic + CHECK_AGAIN, Event::Review { task }));
             }
+            Action::Integrate(id) => {
+                if let Some(task) = self.team.tasks.get(&id) {
+                    owners.integrate(&self.team, task);
+                }
+            }
+            Action::IntegrateNext => self.events.push_back(Event::Integrate),
             Action::EndCheck(id) => owners.end_check(id),
             Action::Offer => self.offer(),
             Action::Branch(name, task) => {

@@ -139,6 +139,12 @@ pub(crate) enum Event {
     Offered { name: Name, task: TaskId, ended: Result<GitReport, String> },
     /// The check of this submission has ended; or it could not be run, and why.
     Checked { task: TaskId, number: u32, ended: Result<CheckReport, String> },
+    /// The integration branch contains the merged work of this submission, or has moved; or it could not be seen, and why.
+    Integrated { task: TaskId, number: u32, ended: Result<bool, String> },
+    /// This branch of the user is at this commit, which is not integrated; none: it is.
+    Synced(ReplyTo, RequestId, String, Option<String>),
+    /// The next of the checked work may be integrated.
+    Integrate,
     /// A task in review may need its check.
     Review { task: TaskId },
     /// Work may be there for idle members.
@@ -176,6 +182,9 @@ impl Event {
             | Self::Task(..)
             | Self::Prepared(..)
             | Self::Offered { .. }
+            | Self::Integrated { .. }
+            | Self::Synced(..)
+            | Self::Integrate
             | Self::Checked { .. }
             | Self::Review { .. }
             | Self::Offer
@@ -216,6 +225,10 @@ pub(crate) enum Action {
     Check(TaskId),
     /// The same after a pause: it could not be run.
     CheckAgain(TaskId),
+    /// Move the integration branch to the merged work of a task.
+    Integrate(TaskId),
+    /// Integrate the next of the checked work.
+    IntegrateNext,
     /// End the check of a task, if it runs.
     EndCheck(TaskId),
     /// Look for work for idle members.

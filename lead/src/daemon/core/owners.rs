@@ -51,6 +51,9 @@ pub(crate) trait Owners {
     /// Runs the check of a submitted task, in the environment of its owner if it is known. One that runs already goes on.
     fn check(&mut self, team: &Team, task: &Task, environment: Option<&Environment>);
 
+    /// Moves the integration branch to the merged work of a task in review ([`Event::Integrated`]).
+    fn integrate(&mut self, team: &Team, task: &Task);
+
     /// Ends the check of a task, if it runs.
     fn end_check(&mut self, task: TaskId);
 

@@ -133,6 +133,7 @@ impl EventLoop {
                     None
                 }
             },
+            Command::Integration(order) => self.integration_asked(client, order),
             Command::Forget { name, discard } => self.forget_asked(client, name, discard),
             Command::HandOver(successor) => {
                 self.begin_to_hand_over(client, successor);
@@ -223,6 +224,7 @@ pub(in crate::daemon) fn may_ask(incarnation: &Incarnation, command: &Command) -
         | Command::HandOver(_)
         | Command::Interrupt { .. }
         | Command::Forget { .. }
+        | Command::Integration(_)
         | Command::Task(_)
         | Command::Stop { .. } => {
             refuse("that is not for the lead agent to do", "a person does it with `teamctl` or `teamd`")

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use teamd_shared::control::{Command, Refusal, RefusalCode, SpawnOrder, TaskOrder};
+use teamd_shared::control::{Command, Done, IntegrationOrder, Refusal, RefusalCode, SpawnOrder, TaskOrder};
 use teamd_shared::id::RequestId;
 use teamd_shared::job::{GitReport, GitStep, JobReport};
 use teamd_shared::name::Name;
@@ -83,6 +83,42 @@ impl EventLoop {
         None
     }
 
+    /// Takes in what a person wants of the integration branch.
+    pub(super) fn integration_asked(&mut self, client: ReplyTo, command: IntegrationOrder) -> Option<Event> {
+        let team = &self.dispatcher.team;
+        let source = self.owned.dir.workspace().to_string_lossy().into_owned();
+        let (step, purpose) = match command {
+            IntegrationOrder::Sync { id, into } => {
+                (GitStep::Sync { source, into }, Purpose::Sync(client, id))
+            }
+            IntegrationOrder::Land { into } => (GitStep::Land { source, into }, Purpose::Answer(client)),
+            IntegrationOrder::DiffOfTask(id) => {
+                let submission = team.tasks.get(&id).and_then(|task| task.submission.as_ref());
+                let Some(commit) = submission.and_then(|it| it.commit.clone()) else {
+                    let refusal = Refusal::new(RefusalCode::NotFound, format!("task {id} has no commit"))
+                        .hint("a teammate with a checkout submits commits; `teamctl diff NAME` shows what it has so far");
+                    self.owned.connections.reply(client, Err(refusal));
+                    return None;
+                };
+                (GitStep::Diff { commit: Some(commit), root: String::new() }, Purpose::Answer(client))
+            }
+            IntegrationOrder::DiffOf(name) => {
+                let Some(checkout) = checkout_of(team, &name) else {
+                    let refusal = Refusal::new(RefusalCode::NotFound, format!("{name} has no checkout"))
+                        .hint("`teamctl spawn NAME --checkout` gives a teammate one");
+                    self.owned.connections.reply(client, Err(refusal));
+                    return None;
+                };
+                let step = GitStep::Diff { commit: None, root: checkout.root.clone() };
+                let purpose = Purpose::Answer(client);
+                self.owned.add_git_job(team, GitJob { name, environment: None, step, purpose, task: None });
+                return None;
+            }
+        };
+        self.owned.add_integration_job(team, step, purpose);
+        None
+    }
+
     /// Turns what became of jobs into events, or answers the commands that wait for them.
     pub(super) fn jobs_ended(&mut self) -> Vec<Event> {
         let ended = std::mem::take(&mut self.owned.ended_jobs);
@@ -126,6 +162,30 @@ impl EventLoop {
                 }
                 None
             }
+            Purpose::Integrate { task, number } => {
+                let ended = match ended {
+                    Ok(JobReport::Git(GitReport::Integrated(moved))) => Ok(moved),
+                    other => Err(refusal(other).message),
+                };
+                Some(Event::Integrated { task, number, ended })
+            }
+            Purpose::Sync(client, id) => match ended {
+                Ok(JobReport::Git(GitReport::Synced { branch, commit })) => {
+                    Some(Event::Synced(client, id, branch, commit))
+                }
+                other => self.refuse(client, other),
+            },
+            Purpose::Answer(client) => match ended {
+                Ok(JobReport::Git(GitReport::Text(text))) => {
+                    self.owned.connections.reply(client, Ok(Done::Text(text)));
+                    None
+                }
+                Ok(JobReport::Git(GitReport::Landed(landed))) => {
+                    self.owned.connections.reply(client, Ok(Done::Landed(landed)));
+                    None
+                }
+                other => self.refuse(client, other),
+            },
             Purpose::Forget(client, name) => match ended {
                 Ok(JobReport::Git(_)) => {
                     Some(Event::Command(client, Command::Forget { name, discard: true }))

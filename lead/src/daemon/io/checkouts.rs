@@ -2,15 +2,16 @@
 
 use std::path::PathBuf;
 
+use teamd_shared::check::CheckOrder;
 use teamd_shared::checkout::{Checkout, CheckoutSettings};
 use teamd_shared::control::SpawnOrder;
 use teamd_shared::environment::Environment;
-use teamd_shared::job::{GitOrder, GitStep, JobOrder, MakeOrder};
+use teamd_shared::job::{GitOrder, GitStep, JobOrder, MakeOrder, PrepareOrder};
 use teamd_shared::journal::Team;
 use teamd_shared::name::Name;
 use teamd_shared::settings::Settings;
 use teamd_shared::state::StateDir;
-use teamd_shared::task::TaskId;
+use teamd_shared::task::{Task, TaskId};
 use teamd_shared::team_dir::TeamDir;
 
 use super::jobs::{Job, Key, Purpose};
@@ -56,9 +57,37 @@ impl Owned {
             timeout: team.work.timeout().as_secs_f64(),
             step,
         };
-        let mut keys = vec![Key::Checkout(name)];
-        keys.extend(task.map(Key::Task));
+        let own = if name == Name::lead() { Key::Integration } else { Key::Checkout(name) };
+        let keys = [own].into_iter().chain(task.map(Key::Task)).collect();
         self.add_job(Job { keys, order: JobOrder::Git(Box::new(order)), purpose });
+    }
+
+    /// Has the user's repository worked with, or the integration branch.
+    pub(crate) fn add_integration_job(&mut self, team: &Team, step: GitStep, purpose: Purpose) {
+        let name = Name::lead();
+        self.add_git_job(team, GitJob { name, environment: None, step, purpose, task: None });
+    }
+
+    /// Has submitted work merged and checked.
+    pub(crate) fn prepare(
+        &mut self,
+        team: &Team,
+        (task, commit): (&Task, &str),
+        check: CheckOrder,
+        purpose: Purpose,
+    ) {
+        let summary = task.submission.as_ref().map(|it| it.summary.as_str()).unwrap_or_default();
+        let (id, subject) = (task.id, &task.subject);
+        let (title, trailer) = (format!("Merge task {id}: {subject}"), format!("Task: {id}"));
+        let text = [&title, summary.trim(), &trailer];
+        let prepare = PrepareOrder {
+            commit: commit.to_owned(),
+            message: text.iter().filter(|part| !part.is_empty()).copied().collect::<Vec<_>>().join("\n\n"),
+            check,
+            settings: self.checkouts.settings.clone(),
+            cache: team.work.cache.clone(),
+        };
+        self.add_integration_job(team, GitStep::Prepare(Box::new(prepare)), purpose);
     }
 
     /// Has a job done.

@@ -35,6 +35,8 @@ pub(crate) enum Key {
     Checkout(Name),
     /// The work on a task.
     Task(TaskId),
+    /// The integration branch, and the scratch clone.
+    Integration,
 }
 
 /// What a job is for.
@@ -50,6 +52,12 @@ pub(crate) enum Purpose {
     Offer(Name, TaskId),
     /// What a teammate leaves of its work on a task.
     Keep,
+    /// The integration of checked work.
+    Integrate { task: TaskId, number: u32 },
+    /// The user's branch, which is to be integrated.
+    Sync(ReplyTo, RequestId),
+    /// What a command wants to know or have done, and nothing else.
+    Answer(ReplyTo),
     /// The end of the checkout of a teammate that is forgotten.
     Forget(ReplyTo, Name),
 }
@@ -92,7 +100,11 @@ struct Running {
 impl Jobs {
     /// Has a job done when those before it have ended that use the same. Returns those that could not be started.
     pub(crate) fn add(&mut self, job: Job, supervisor: &mut Supervisor) -> Vec<EndedJob> {
-        self.waiting.push_back(job);
+        // What is checked goes before what is to be checked: else that would be checked against an older state.
+        match job.purpose {
+            Purpose::Integrate { .. } => self.waiting.push_front(job),
+            _ => self.waiting.push_back(job),
+        }
         self.start_next(supervisor)
     }
 

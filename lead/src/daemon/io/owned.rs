@@ -136,7 +136,24 @@ impl Owners for Owned {
             protect_in: here,
             protected: task.protected.clone(),
         };
-        self.add_job(Job { keys: vec![Key::InPlace], order: JobOrder::Check(Box::new(order)), purpose });
+        match &submission.commit {
+            Some(commit) => self.prepare(team, (task, commit), order, purpose),
+            None => self.add_job(Job {
+                keys: vec![Key::InPlace],
+                order: JobOrder::Check(Box::new(order)),
+                purpose,
+            }),
+        }
+    }
+
+    fn integrate(&mut self, team: &Team, task: &Task) {
+        let Some(submission) = &task.submission else { return };
+        let Some(merged) = submission.merged.clone() else { return };
+        let purpose = Purpose::Integrate { task: task.id, number: submission.number };
+        if !self.jobs.has(&purpose) {
+            let step = GitStep::Integrate { merged, cache: team.work.cache.clone() };
+            self.add_integration_job(team, step, purpose);
+        }
     }
 
     fn end_check(&mut self, task: TaskId) {

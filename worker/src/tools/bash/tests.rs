@@ -89,6 +89,7 @@ fn toolbox_with(
         liveness_lock,
         environment,
         shown: Vec::new(),
+        sealed: Vec::new(),
         sandbox,
         confinement,
         agent: None,

@@ -2,6 +2,7 @@
 
 mod claims;
 mod fields;
+mod integration;
 mod offers;
 mod submissions;
 

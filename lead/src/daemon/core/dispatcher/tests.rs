@@ -60,6 +60,8 @@ impl Owners for Recorder {
 
     fn end_check(&mut self, _: TaskId) {}
 
+    fn integrate(&mut self, _: &Team, _: &Task) {}
+
     fn offer(&mut self, _: &Team, _: (&Name, TaskId), _: Option<&Environment>) {}
 
     fn keep(&mut self, _: &Team, _: (&Name, Option<TaskId>)) {}

@@ -9,6 +9,7 @@ use teamd_shared::member::Member;
 use teamd_shared::name::Name;
 use teamd_shared::task::{Task, TaskEvent, TaskId, TaskStatus};
 
+use super::integration::is_integrating;
 use crate::daemon::core::decide::{Decision, View, conflict};
 use crate::daemon::core::event::{Action, Actor};
 
@@ -98,6 +99,10 @@ impl View<'_> {
         ids: &mut dyn Ids,
     ) -> Result<Decision, Refusal> {
         let task = self.known_task(id)?;
+        if is_integrating(task) {
+            let hint = format!("`teamctl task show {id}` shows how that ends");
+            return Err(conflict(format!("{} is being integrated", task.title()), hint));
+        }
         let mut record = self.recorded(event, (self.stepped(task, event)?, by.as_str()), ids);
         record.expired.extend(task.review_id().cloned());
         let decision = Decision::default().task(record);

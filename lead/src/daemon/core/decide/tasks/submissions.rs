@@ -50,17 +50,23 @@ impl View<'_> {
             }
         };
         let (summary, stage) = (summary.trim().to_owned(), Stage::Checking);
-        next.submission = Some(Submission { number, by: owner, summary, checks, commit, stage });
+        let (merged, approved) = (None, false);
+        next.submission =
+            Some(Submission { number, by: owner, summary, checks, commit, merged, approved, stage });
         let follows = self.next_step(&next, ids);
         let record = self.recorded(TaskEvent::Submitted, (next, by.as_str()), ids);
         Ok(Decision::default().task(record).and(follows))
     }
 
     /// Tells what a submitted task needs next. A daemon that begins asks this again, whatever the one before has done of it.
-    fn next_step(&self, task: &Task, ids: &mut dyn Ids) -> Decision {
+    pub(super) fn next_step(&self, task: &Task, ids: &mut dyn Ids) -> Decision {
         let Some(submission) = &task.submission else { return Decision::default() };
         match &submission.stage {
-            Stage::Checking if submission.checks.is_empty() && self.team.work.protect.is_empty() => {
+            Stage::Checking
+                if submission.commit.is_none()
+                    && submission.checks.is_empty()
+                    && self.team.work.protect.is_empty() =>
+            {
                 self.passed(task, result_of(submission), ids)
             }
             Stage::Checking => Decision::default().act(Action::Check(task.id)),
@@ -68,6 +74,8 @@ impl View<'_> {
                 Some(review) => self.reviewed(task, review, ids),
                 None => self.ask_for_review(task, request_id, ids),
             },
+            Stage::Queued => self.integrate_next(),
+            Stage::Integrating => Decision::default().act(Action::Integrate(task.id)),
         }
     }
 
@@ -80,7 +88,7 @@ impl View<'_> {
     }
 
     /// Returns a task whose present submission has this number.
-    fn submitted_task(&self, (id, number): (TaskId, u32)) -> Option<(&Task, &Submission)> {
+    pub(super) fn submitted_task(&self, (id, number): (TaskId, u32)) -> Option<(&Task, &Submission)> {
         let task = self.team.tasks.get(&id).filter(|task| task.status == TaskStatus::InReview)?;
         Some((task, task.submission.as_ref().filter(|it| it.number == number)?))
     }
@@ -93,7 +101,12 @@ impl View<'_> {
         ids: &mut dyn Ids,
     ) -> Decision {
         let Some((task, submission)) = self.submitted_task(of) else { return Decision::default() };
+        if !ended.conflicts.is_empty() {
+            return self.conflicting(task, &ended.conflicts, ids).act(Action::Offer);
+        }
         let result = TaskResult { touched_protected: ended.touched_protected, ..result_of(submission) };
+        let merged = Submission { merged: ended.merged.clone(), ..submission.clone() };
+        let task = &Task { submission: Some(merged), ..task.clone() };
         let Some(check) = submission.checks.get(ended.command).or(submission.checks.last()) else {
             return self.passed(task, result, ids).act(Action::Offer);
         };
@@ -105,7 +118,11 @@ impl View<'_> {
                 seconds: ended.seconds,
                 log: format!("log/task-{}.log", task.id),
             }),
-            verified: if passed { Verified::InPlace } else { Verified::No },
+            verified: match passed {
+                true if ended.merged.is_some() => Verified::Checked,
+                true => Verified::InPlace,
+                false => Verified::No,
+            },
             ..result
         };
         if passed {
@@ -138,8 +155,9 @@ impl View<'_> {
     fn passed(&self, task: &Task, result: TaskResult, ids: &mut dyn Ids) -> Decision {
         let reviewer = task.reviewer(&self.team.work, &result);
         let mut task = Task { result: Some(result), stalled: None, ..task.clone() };
-        let (Some(_), Some(submission)) = (reviewer, &mut task.submission) else {
-            return self.system(&task, TaskEvent::Completed, None, ids);
+        let is_approved = task.submission.as_ref().is_some_and(|it| it.approved);
+        let (Some(_), Some(submission), false) = (reviewer, &mut task.submission, is_approved) else {
+            return self.accepted(&task, ids);
         };
         let mut request_id = ids.request();
         while self.team.requests.contains_key(&request_id) {
@@ -185,7 +203,11 @@ impl View<'_> {
 
     fn reviewed(&self, task: &Task, review: &Request, ids: &mut dyn Ids) -> Decision {
         match review.status {
-            Status::Approved => self.system(task, TaskEvent::Completed, None, ids),
+            Status::Approved => {
+                let mut task = task.clone();
+                task.submission.iter_mut().for_each(|it| it.approved = true);
+                self.accepted(&task, ids)
+            }
             Status::Rejected => {
                 let feedback = review.reason.as_deref().filter(|text| !text.trim().is_empty());
                 let text = format!(
@@ -210,6 +232,8 @@ fn result_of(submission: &Submission) -> TaskResult {
         check: None,
         verified: Verified::No,
         touched_protected: false,
+        commit: submission.commit.clone(),
+        merged: None,
     }
 }
 

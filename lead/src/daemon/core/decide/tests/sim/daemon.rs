@@ -294,6 +294,8 @@ impl Owners for Hands<'_> {
         }
     }
 
+    fn integrate(&mut self, _: &Team, _: &Task) {}
+
     fn offer(&mut self, _: &Team, _: (&Name, TaskId), _: Option<&Environment>) {}
 
     fn keep(&mut self, _: &Team, _: (&Name, Option<TaskId>)) {}

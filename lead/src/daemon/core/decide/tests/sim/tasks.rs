@@ -128,6 +128,7 @@ impl World {
             seconds: 1.0,
             output: String::new(),
             touched_protected: false,
+            ..CheckReport::default()
         };
         let present = daemon.dispatcher.team.tasks.get(&task).and_then(|task| task.submission.as_ref());
         let number = match present.filter(|_| self.is(Mutant::AnyCheckCounts)) {

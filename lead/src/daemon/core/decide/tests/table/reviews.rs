@@ -58,6 +58,7 @@ impl Reviewed {
             seconds: 1.0,
             output: String::new(),
             touched_protected,
+            ..CheckReport::default()
         };
         self.harness.on(&Event::Checked { task: self.task, number, ended: Ok(report) })
     }

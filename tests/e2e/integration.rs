@@ -1,0 +1,287 @@
+//! Integration: nothing is merged that was not checked as it is then, and of the user's repository nothing else is touched.
+
+use nix::sys::signal::Signal;
+use serde_json::json;
+
+use crate::checkouts::{add, checkout, git, of_user, repository, task, team, until, user};
+use crate::support::user::User;
+use crate::support::{Team, signal};
+
+const SUBMIT: &str = "/task_update {\"task_id\": 1, \"status\": \"completed\"}";
+
+/// Work that a teammate is given with a task.
+fn commits(file: &str) -> String {
+    format!("/bash echo {file} >> {file}; git add {file}; git commit -qm {file}")
+}
+
+/// Makes sure that each commit of the integration branch passes a check, and that the merges are ours.
+fn holds(team: &Team, check: &str) {
+    let commits = git(team, &["rev-list", "--first-parent", "integration"]);
+    for commit in commits.lines() {
+        let script = format!(
+            "d=$(mktemp -d); git --git-dir={} archive {commit} | tar -x -C $d; cd $d; {check}",
+            repository(team).display()
+        );
+        user(team, &script);
+    }
+    let merges = git(
+        team,
+        &[
+            "log",
+            "--first-parent",
+            "--merges",
+            "--format=%an %ae %(trailers:key=Task,separator=)",
+            "integration",
+        ],
+    );
+    assert!(merges.lines().all(|line| line.starts_with("teamd teamd@team Task: ")), "{merges}");
+    git(team, &["fsck", "--strict"]);
+}
+
+#[test]
+fn checked_work_is_merged_in_turn_and_shown_to_the_user_and_nothing_else_is_touched() {
+    for who in User::at_hand() {
+        let team = team(
+            who,
+            "[work]\ncheck = \"test ! -e bad\"\n",
+            "for h in post-merge reference-transaction post-checkout pre-auto-gc; do printf '#!/bin/sh\\ntouch ../pwned\\n' > .git/hooks/$h; chmod +x .git/hooks/$h; done",
+        );
+        let before = of_user(&team);
+        for name in ["alice", "bob"] {
+            team.teamctl(["spawn", name, "--checkout", "--auto"]).ok();
+        }
+        for file in ["one", "two", "three", "four"] {
+            add(&team, &[file, "--description", &commits(file), "--check", &format!("test -e {file}")]);
+        }
+        add(&team, &["bad", "--description", &commits("bad"), "--max-attempts", "1"]);
+        until(&team, 5, "failed");
+        for id in 1..=4 {
+            let done = until(&team, id, "completed");
+            assert_eq!(done["result"]["verified"], "checked");
+            assert_eq!(done["submission"]["commit"], done["result"]["commit"]);
+            let merged = done["result"]["merged"].as_str().unwrap();
+            assert_eq!(
+                git(&team, &["rev-parse", &format!("{merged}^2")]),
+                done["result"]["commit"].as_str().unwrap()
+            );
+        }
+        assert_eq!(git(&team, &["rev-list", "--count", "--first-parent", "integration"]), "5");
+        holds(&team, "test ! -e bad");
+        let tip = git(&team, &["rev-parse", "integration"]);
+        team.until("the user to be shown", || {
+            user(&team, "git rev-parse -q --verify team/integration || true") == tip
+        });
+        assert_eq!(of_user(&team), before);
+        assert!(!team.root().with_file_name("pwned").exists(), "a hook of the user has run");
+        // Now the user asks for it.
+        let landed = team.teamctl(["land"]).ok().stdout;
+        assert!(landed.contains("main is at ") && team.made("one") && team.made("four"), "{landed}");
+        assert_eq!(user(&team, "git rev-parse main; git status --short | grep -v team.toml || true"), tip);
+        assert!(team.teamctl(["land"]).ok().stdout.contains(" already"));
+    }
+}
+
+#[test]
+fn a_conflict_goes_back_to_its_owner_with_the_files_and_counts_as_no_attempt() {
+    let team = team(User::at_hand()[0], "[work]\ncheck = \"true\"\n", "");
+    for name in ["alice", "bob"] {
+        team.teamctl(["spawn", name, "--checkout"]).ok();
+    }
+    for subject in ["one", "two"] {
+        add(&team, &[subject]);
+    }
+    let wait = |file: &str| format!("until [ -e {file} ]; do sleep 0.02; done; rm {file}");
+    let change = |name: &str, id: u64| {
+        let submit = format!("/task_update {{\"task_id\": {id}, \"status\": \"completed\"}}");
+        let begin = format!(
+            "/claim_task {id}\n/bash echo {name} > a.txt; git commit -qam {name}; {}\n{submit}",
+            wait("go")
+        );
+        let merge = "git fetch -q; git merge -q origin/integration; echo both > a.txt; git commit -qam both";
+        let again = format!("/bash {}; {merge}\n{submit}", wait("again"));
+        if name == "bob" { format!("{begin}\n{again}") } else { begin }
+    };
+    for (name, id) in [("alice", 1), ("bob", 2)] {
+        team.teamctl(["send", name, &change(name, id)]).ok();
+        until(&team, id, "in_progress");
+    }
+    let go =
+        |name: &str, file: &str| user(&team, &format!("touch {}/{file}", checkout(&team, name).display()));
+    go("alice", "go");
+    until(&team, 1, "completed");
+    go("bob", "go");
+    team.until("bob to be told", || {
+        team.inbox("bob")
+            .iter()
+            .any(|it| it["content"].as_str().unwrap().contains("conflicts with what is integrated, in a.txt"))
+    });
+    let returned = task(&team, 2);
+    assert_eq!(
+        (&returned["status"], &returned["returns"], &returned["attempts"]),
+        (&json!("in_progress"), &json!(1), &json!(0))
+    );
+    let diff = team.teamctl(["diff", "2"]).ok().stdout;
+    assert!(diff.contains("+bob") && !diff.contains("alice"), "{diff}");
+    go("bob", "again");
+    until(&team, 2, "completed");
+    assert_eq!(git(&team, &["show", "integration:a.txt"]), "both");
+    holds(&team, "true");
+}
+
+#[test]
+fn an_approval_outlives_a_clean_merge_and_the_queue_goes_on_meanwhile() {
+    let team = team(
+        User::at_hand()[0],
+        "[work]\ncheck = \"git log -1 --format=%H >> ../checked || true; true\"\nprotect = [\"tests/**\"]\n",
+        "mkdir tests; echo t > tests/t; git add tests; git commit -qm tests",
+    );
+    for name in ["alice", "bob"] {
+        team.teamctl(["spawn", name, "--checkout", "--auto"]).ok();
+    }
+    add(&team, &["delete the test", "--description", "/bash git rm -q tests/t; git commit -qm gone"]);
+    let waits = || team.teamctl(["reviews", "--json"]).ok().stdout;
+    team.until("the review", || waits().contains("\"task\":1") || waits().contains("\"task\": 1"));
+    assert_eq!(task(&team, 1)["submission"]["stage"], "reviewing");
+    add(&team, &["another", "--description", &commits("another")]);
+    until(&team, 2, "completed");
+    assert_eq!(task(&team, 1)["status"], "in_review");
+    let id = task(&team, 1)["submission"]["request_id"].as_str().unwrap().to_owned();
+    team.teamctl(["approve", &id]).ok();
+    let done = until(&team, 1, "completed");
+    assert_eq!(done["result"]["verified"], "checked");
+    assert_eq!(done["result"]["touched_protected"], true);
+    assert_eq!(
+        git(&team, &["rev-parse", "integration^1"]),
+        task(&team, 2)["result"]["merged"].as_str().unwrap()
+    );
+    assert_eq!(git(&team, &["ls-tree", "--name-only", "integration"]), "a.txt\nanother");
+    assert_eq!(team.events("integrating"), 3, "the first try found that the branch had moved");
+}
+
+#[test]
+fn a_check_that_meddles_with_the_scratch_clone_does_not_change_what_the_next_one_sees() {
+    for who in User::at_hand() {
+        let meddle = "git config core.fsmonitor 'touch x' ; echo x > .git/index; echo x > .git/HEAD; rm -rf .git/objects .git/refs; mv .git .g; \
+                      echo evil > a.txt; git update-index --assume-unchanged a.txt; touch -d @1 a.txt; mkdir -p deep/.git closed; echo ref: x > deep/.git/HEAD; ln -s / up; chmod 0 closed; true";
+        let team = team(
+            who,
+            "[work]\ncheck = \"grep -qx one a.txt && test ! -e closed && test ! -e up && test ! -e deep\"\ncache = [\"target\"]\n",
+            "echo target > .gitignore; git add .; git commit -qm ignore",
+        );
+        team.teamctl(["spawn", "alice", "--checkout", "--auto"]).ok();
+        add(&team, &["one", "--description", &commits("one"), "--check", meddle]);
+        add(
+            &team,
+            &[
+                "two",
+                "--description",
+                &commits("two"),
+                "--check",
+                "ls -A; git status --short; mkdir -p target; echo warm > target/x",
+            ],
+        );
+        add(
+            &team,
+            &[
+                "three",
+                "--description",
+                &commits("three"),
+                "--check",
+                "cat target/x; echo poison > target/x; false",
+                "--max-attempts",
+                "1",
+            ],
+        );
+        add(&team, &["four", "--description", &commits("four"), "--check", "cat target/x"]);
+        until(&team, 2, "completed");
+        until(&team, 3, "failed");
+        until(&team, 4, "completed");
+        let log = team.teamctl(["task", "log", "4"]).ok().stdout;
+        assert!(log.contains("warm") && !log.contains("poison"), "{log}");
+        holds(&team, "grep -qx one a.txt");
+    }
+}
+
+#[test]
+fn a_daemon_that_is_killed_while_it_integrates_does_so_once() {
+    let team = team(
+        User::at_hand()[0],
+        "[work]\ncheck = \"echo checked >> $HOME/../work/checked || true; until [ -e $HOME/../work/go ]; do sleep 0.02; done\"\n",
+        "",
+    );
+    team.teamctl(["spawn", "alice", "--checkout"]).ok();
+    add(&team, &["one"]);
+    team.does("alice", &format!("/claim_task 1\n{}\n{SUBMIT}", commits("one")));
+    // While its check runs.
+    team.kill_daemon();
+    team.teamd(["start"]).ok();
+    assert_eq!(task(&team, 1)["status"], "in_review");
+    team.write("go", "");
+    // As soon as it says that it integrates, and again at each chance.
+    for _ in 0..3 {
+        team.until("it to be integrated, or about to", || {
+            team.events("integrating") > 0 || team.events("completed") > 0
+        });
+        signal(team.daemon_pid(), Signal::SIGKILL);
+        team.teamd(["start"]).ok();
+    }
+    until(&team, 1, "completed");
+    assert_eq!(git(&team, &["rev-list", "--count", "--first-parent", "integration"]), "2");
+    assert_eq!(task(&team, 1)["attempts"], 0);
+    // What the user deletes is shown again, and what is moved by another hand is not lost.
+    user(&team, "git update-ref -d refs/remotes/team/integration || true");
+    add(&team, &["two"]);
+    team.does(
+        "alice",
+        &format!(
+            "/claim_task 2\n{}\n/task_update {{\"task_id\": 2, \"status\": \"completed\"}}",
+            commits("two")
+        ),
+    );
+    until(&team, 2, "completed");
+    let tip = git(&team, &["rev-parse", "integration"]);
+    team.until("the user to be shown", || {
+        user(&team, "git rev-parse -q --verify team/integration || true") == tip
+    });
+}
+
+#[test]
+fn a_users_branch_is_synced_and_landed_and_never_overwritten() {
+    for who in User::at_hand() {
+        let team = team(who, "[work]\ncheck = \"test ! -e bad\"\n", "");
+        assert!(team.teamctl(["land"]).exits(7).stderr.contains("no teammate has a checkout yet"));
+        team.teamctl(["spawn", "alice", "--checkout"]).ok();
+        add(&team, &["one"]);
+        team.does(
+            "alice",
+            &format!("/claim_task 1\n/bash echo team > a.txt; git commit -qam team\n{SUBMIT}"),
+        );
+        until(&team, 1, "completed");
+        // What is not committed and would be overwritten.
+        team.write("a.txt", "mine\n");
+        let refused = team.teamctl(["land"]).exits(7);
+        assert!(refused.stderr.contains("would be overwritten: a.txt"), "{refused:?}");
+        assert_eq!(team.text("a.txt"), "mine\n");
+        user(&team, "git checkout -q a.txt; git branch other; echo u > u; git add u; git commit -qm user");
+        // Its branch has moved: it is merged and checked before.
+        let landed = team.teamctl(["land"]).ok();
+        assert!(landed.stderr.contains("merged and checked first"), "{landed:?}");
+        assert_eq!((team.text("a.txt").as_str(), team.text("u").as_str()), ("team\n", "u\n"));
+        assert_eq!(user(&team, "git rev-parse main"), git(&team, &["rev-parse", "integration"]));
+        // Another branch, without the working tree.
+        team.teamctl(["land", "--into", "other"]).ok();
+        assert_eq!(
+            user(&team, "git rev-parse other; git status --short | grep -v team.toml || true"),
+            git(&team, &["rev-parse", "integration"])
+        );
+        assert!(team.teamctl(["land", "--into", "none"]).exits(7).stderr.contains("there is no branch none"));
+        assert!(team.teamctl(["sync"]).ok().stdout.contains("integrated already"));
+        // A check that fails, and a conflict, stay a task.
+        user(&team, "touch bad; git add bad; git commit -qm bad");
+        let refused = team.teamctl(["sync"]).exits(7);
+        assert!(refused.stderr.contains("is not integrated: it is pending now"), "{refused:?}");
+        let failed = until(&team, 3, "pending");
+        assert_eq!((&failed["status"], &failed["attempts"]), (&json!("pending"), &json!(1)));
+        assert_eq!(git(&team, &["ls-tree", "--name-only", "integration"]), "a.txt\nu");
+    }
+}

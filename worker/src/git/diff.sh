@@ -1,0 +1,14 @@
+# Shows what a commit, or a checkout as it stands, changes against where it left the integration branch.
+if [ -n "$T_COMMIT" ]; then
+    export GIT_DIR=$T_WRITES
+    cd /
+    tip=refs/heads/integration
+    # What is integrated is shown against its first parent.
+    if git merge-base --is-ancestor "$T_COMMIT" "$tip"; then base=$T_COMMIT^; else base=$(git merge-base "$T_COMMIT" "$tip"); fi
+    set -- "$base" "$T_COMMIT"
+else
+    enter
+    git ls-files --others --exclude-standard | head -n 50 | while IFS= read -r file; do say untracked "$file"; done
+    set -- "$(git merge-base HEAD refs/remotes/origin/integration)"
+fi
+git diff --stat --patch --no-color --no-ext-diff --no-textconv --ignore-submodules=dirty "$@" | sed 's/^/diff=/' >&3

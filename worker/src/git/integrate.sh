@@ -1,0 +1,13 @@
+# Moves the integration branch, if it is where it was when the merged tree was checked. What is moved already stays so.
+export GIT_DIR=$T_WRITES
+cd /
+tip=$(git rev-parse refs/heads/integration)
+if git merge-base --is-ancestor "$T_COMMIT" "$tip"; then
+    say moved 1
+elif [ "$tip" = "$T_OLD" ]; then
+    git update-ref refs/heads/integration "$T_COMMIT" "$T_OLD"
+    say moved 1
+else
+    say moved 0
+fi
+say source "$(git config teamd.source)"

@@ -1,0 +1,148 @@
+//! Integration: submitted work is merged with the integration branch, checked as it would be then, and the branch is moved.
+
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use teamd_shared::check::CheckReport;
+use teamd_shared::fingerprint;
+use teamd_shared::job::{GitReport, Landed, PrepareOrder};
+use teamd_shared::merged::Merged;
+
+use super::script::{Failed, Git, Said};
+use super::{cache, remove, repository, scratch};
+use crate::check;
+
+const MERGE: &str = include_str!("merge.sh");
+const SCRATCH: &str = include_str!("scratch.sh");
+const INTEGRATE: &str = include_str!("integrate.sh");
+const PUBLISH: &str = include_str!("publish.sh");
+const KEEP_CACHE: &str = include_str!("keep_cache.sh");
+const DIFF: &str = include_str!("diff.sh");
+const SYNC: &str = include_str!("sync.sh");
+const LAND: &str = include_str!("land.sh");
+
+/// Merges a commit with the tip of the integration branch, and runs the check on the result in the scratch clone.
+pub(super) async fn prepare(git: &Git<'_>, prepare: &PrepareOrder) -> Result<CheckReport, Failed> {
+    let more = [("COMMIT", prepare.commit.as_str()), ("MESSAGE", &prepare.message)];
+    let said = git.run(MERGE, &repository(git.order), &more).await?;
+    let conflicts = said.all("conflict");
+    if !conflicts.is_empty() {
+        let nothing = CheckReport { conflicts, ..CheckReport::default() };
+        return Ok(nothing);
+    }
+    let merged = Merged { commit: said.one("merged")?, old: said.one("tip")? };
+    let protected = fingerprint::patterns(&prepare.check.protect).map_err(anyhow::Error::msg)?;
+    let touched = said.all("changed").iter().any(|file| protected.is_match(file));
+    let mut report = CheckReport { exit: Some(0), touched_protected: touched, ..CheckReport::default() };
+    if !prepare.check.commands.is_empty() {
+        report = in_scratch(git, prepare, &merged, touched).await?;
+    }
+    Ok(CheckReport { merged: Some(merged), ..report })
+}
+
+async fn in_scratch(
+    git: &Git<'_>,
+    prepare: &PrepareOrder,
+    merged: &Merged,
+    touched: bool,
+) -> Result<CheckReport, Failed> {
+    let at = scratch(git.order);
+    let fill = async || {
+        DirBuilder::new().recursive(true).mode(0o700).create(&at).context("cannot make the scratch clone")?;
+        let (cache, paths) = (cache(git.order).to_string_lossy().into_owned(), prepare.cache.join("\n"));
+        let more = [("COMMIT", merged.commit.as_str()), ("CACHE", &cache), ("PATHS", &paths)];
+        git.run(SCRATCH, &at, &more).await
+    };
+    if let Err(Failed::Other(error)) = fill().await {
+        // An earlier check may have left anything there.
+        tracing::warn!("the scratch clone is made anew: {error:#}");
+        remove(&at).context("cannot remove the scratch clone")?;
+        fill().await?;
+    }
+    let order = &prepare.check;
+    let toolbox = || {
+        let environment = order.environment.clone();
+        // No check changes what the next one is taken from.
+        let sealed = vec![at.join(".git")];
+        git.sealed_toolbox(&at, (environment, order.sandbox.clone(), order.bounds), sealed)
+    };
+    if let Some(setup) = &prepare.settings.setup {
+        let mut toolbox = toolbox()?;
+        let mut running = toolbox.start_check(setup.clone(), order.timeout).map_err(anyhow::Error::msg)?;
+        if let (_, output, Some(how)) = running.finish_check().await {
+            return Err(Failed::Other(anyhow::anyhow!(
+                "the setup failed: `{setup}`: {how}\n{}",
+                output.trim_end()
+            )));
+        }
+    }
+    Ok(check::commands(toolbox()?, order, &git.setting.dir, touched).await?)
+}
+
+/// Moves the integration branch, shows that to the user, and keeps what the check has left. Done again, it changes nothing.
+pub(super) async fn integrate(git: &Git<'_>, merged: &Merged, keep: &[String]) -> Result<GitReport, Failed> {
+    let more = [("COMMIT", merged.commit.as_str()), ("OLD", &merged.old)];
+    let said = git.run(INTEGRATE, &repository(git.order), &more).await?;
+    let moved = said.one("moved")? == "1";
+    if moved {
+        let source = said.one("source")?;
+        if let Err(error) = git.run(PUBLISH, Path::new(&source), &[]).await {
+            tracing::warn!(
+                "{source} does not show the integration branch (shown with the next): {}",
+                error.text()
+            );
+        }
+        let at = scratch(git.order);
+        let is_of_it =
+            fs::read_to_string(at.join(".git/HEAD")).is_ok_and(|head| head.trim() == merged.commit);
+        if !keep.is_empty() && is_of_it {
+            let cache = cache(git.order);
+            DirBuilder::new().recursive(true).mode(0o700).create(&cache).context("cannot make the cache")?;
+            let (from, paths) = (at.to_string_lossy().into_owned(), keep.join("\n"));
+            if let Err(error) = git.run(KEEP_CACHE, &cache, &[("SCRATCH", &from), ("PATHS", &paths)]).await {
+                tracing::warn!("the next check begins with an older cache: {}", error.text());
+            }
+        }
+    }
+    Ok(GitReport::Integrated(moved))
+}
+
+/// Shows what a commit changes, or else a checkout.
+pub(super) async fn diff(git: &Git<'_>, commit: Option<&str>, root: &str) -> Result<GitReport, Failed> {
+    let at = if commit.is_some() { repository(git.order) } else { PathBuf::from(root) };
+    let said = git.run(DIFF, &at, &[("COMMIT", commit.unwrap_or_default())]).await?;
+    let untracked = said.all("untracked").into_iter().map(|file| format!("not in git: {file}"));
+    Ok(GitReport::Text(said.all("diff").into_iter().chain(untracked).collect::<Vec<_>>().join("\n")))
+}
+
+/// Takes the user's branch into the team repository.
+pub(super) async fn sync(git: &Git<'_>, source: &str, into: Option<&str>) -> Result<GitReport, Failed> {
+    let more = [("SOURCE", source), ("INTO", into.unwrap_or_default())];
+    let said = git.run(SYNC, &begun(git)?, &more).await?;
+    let commit = Some(said.one("commit")?).filter(|commit| !commit.is_empty());
+    Ok(GitReport::Synced { branch: said.one("branch")?, commit })
+}
+
+/// Fast-forwards a branch of the user.
+pub(super) async fn land(git: &Git<'_>, source: &str, into: Option<&str>) -> Result<GitReport, Failed> {
+    begun(git)?;
+    let more = [("SOURCE", source), ("INTO", into.unwrap_or_default())];
+    let said: Said = git.run(LAND, Path::new(source), &more).await?;
+    let landed = said.one("landed")? == "1";
+    let (branch, before, tip) = (said.one("branch")?, said.one("before")?, said.one("tip")?);
+    Ok(GitReport::Landed(Landed { branch, before, tip, landed }))
+}
+
+/// Returns the team repository, or says that there is none.
+fn begun(git: &Git<'_>) -> Result<PathBuf, Failed> {
+    let at = repository(git.order);
+    match at.exists() {
+        true => Ok(at),
+        false => Err(Failed::refused(
+            "no teammate has a checkout yet, so nothing is integrated",
+            "`teamctl spawn NAME --checkout` makes the first one",
+        )),
+    }
+}

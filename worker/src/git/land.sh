@@ -1,0 +1,29 @@
+# Fast-forwards a branch of the user to the integration branch. Only the user has this run.
+cd "$T_SOURCE"
+publish
+tip=$(git rev-parse --verify --quiet refs/remotes/team/integration)
+current=$(git symbolic-ref --quiet --short HEAD) || current=
+branch=${T_INTO:-$current}
+[ -n "$branch" ] || refuse "HEAD of $T_SOURCE is on no branch" 'name one: `teamctl land --into BRANCH`'
+before=$(git rev-parse --verify --quiet "refs/heads/$branch^{commit}") || refuse "there is no branch $branch" '`git branch` lists them'
+say branch "$branch"
+say before "$before"
+say tip "$tip"
+if git merge-base --is-ancestor "$tip" "$before"; then
+    say landed 1
+    exit
+fi
+if ! git merge-base --is-ancestor "$before" "$tip"; then
+    say landed 0
+    exit
+fi
+if [ "$branch" != "$current" ]; then
+    git worktree list --porcelain | grep -qxF "branch refs/heads/$branch" && refuse "$branch is checked out in another working tree" 'run `teamctl land` there, or name another branch'
+    git update-ref -m 'teamctl land' "refs/heads/$branch" "$tip" "$before"
+elif ! git -c merge.autoStash=false merge --ff-only --quiet --no-stat "$tip"; then
+    files=$(sed -n 's/^\t//p' "$log" | head -n 11 | paste -sd, | sed 's/,/, /g')
+    [ -n "$files" ] && refuse "changes of yours that are not committed would be overwritten: $files" 'commit or stash them, and land again'
+    why=$(grep -E '^(error|fatal):' "$log" | tail -n 1 || true)
+    refuse "$branch cannot be moved: ${why#*: }" 'mend that, and land again'
+fi
+say landed 1

@@ -1,0 +1,31 @@
+# Merges a commit with the tip of the integration branch, without a working tree, and says what that changes.
+export GIT_DIR=$T_WRITES
+cd /
+tip=$(git rev-parse refs/heads/integration)
+if git merge-base --is-ancestor "$T_COMMIT" "$tip"; then
+    say merged "$tip"
+    say tip "$tip"
+    exit
+fi
+if ! git merge-base "$tip" "$T_COMMIT"; then
+    say conflict 'all files: it has no commit in common with the integration branch'
+    exit
+fi
+merged=$TMPDIR/merged
+code=0
+git merge-tree --write-tree --no-messages --name-only -z "$tip" "$T_COMMIT" >"$merged" || code=$?
+[ "$code" -le 1 ] || false
+{
+    IFS= read -r -d '' tree
+    while IFS= read -r -d '' file; do
+        [ -z "$file" ] || say conflict "$file"
+    done
+} <"$merged"
+[ "$code" = 0 ] || exit 0
+export GIT_AUTHOR_NAME=teamd GIT_AUTHOR_EMAIL=teamd@team GIT_COMMITTER_NAME=teamd GIT_COMMITTER_EMAIL=teamd@team
+commit=$(git commit-tree "$tree" -p "$tip" -p "$T_COMMIT" <<<"$T_MESSAGE")
+git diff-tree -r --no-renames --name-only -z "$tip" "$commit" | while IFS= read -r -d '' file; do
+    say changed "$file"
+done
+say merged "$commit"
+say tip "$tip"

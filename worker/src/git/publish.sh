@@ -1,0 +1,4 @@
+# Fetches the integration branch into the user's repository, as a remote-tracking branch and nothing else.
+export GIT_DIR=$T_WRITES
+cd /
+publish

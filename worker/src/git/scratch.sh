@@ -1,0 +1,17 @@
+# Puts what is to be checked into the scratch clone, and what the last integrated check left of its caches.
+cd "$T_WRITES"
+rm -rf .new
+if [ ! -d .git ]; then
+    git clone --quiet --template= --no-checkout --shared "$team" .new
+    mkdir -p .new/.git/hooks
+    mv .new/.git .git
+    rmdir .new
+fi
+enter
+git checkout --quiet --force --detach "$T_COMMIT"
+git clean --quiet -ffdx
+while IFS= read -r path; do
+    [ -n "$path" ] && [ -e "$T_CACHE/$path" ] || continue
+    mkdir -p -- "$(dirname -- "$path")"
+    [ ! -e "$path" ] && cp -a --reflink=auto -- "$T_CACHE/$path" "$path" || say cold "$path"
+done <<<"$T_PATHS"

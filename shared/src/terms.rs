@@ -4,6 +4,7 @@
 //! `team.toml`. [`resolve`] merges the patches of all sources, [`paths`] resolves the paths that they name.
 
 mod agent;
+mod caches;
 mod patch;
 pub mod paths;
 pub mod resolve;

@@ -165,6 +165,9 @@ fn add_table(
     }
     sandbox.writable.iter().for_each(|path| add("sandbox.writable", path));
     sandbox.env.iter().for_each(|name| add("sandbox.env", name));
+    if sandbox.caches == Some(true) {
+        add("sandbox.caches", &true);
+    }
     if terms.approve_by == Some(ApproveBy::Lead) {
         add("approve_by", &"lead");
     }
@@ -205,12 +208,12 @@ mod tests {
         let root = scratch.path().canonicalize().unwrap();
         std::fs::create_dir(root.join("web")).unwrap();
         std::os::unix::fs::symlink("/usr", root.join("link")).unwrap();
-        let narrow = "model = 'script'\nplan = true\nsandbox.mode = 'read-only'\nsandbox.network = false\n\
+        let narrow = "model = 'script'\nplan = true\nsandbox.caches = false\nsandbox.mode = 'read-only'\nsandbox.network = false\n\
             [service]\nca = 'platform'\n[members.alice]\nworkspace = 'web'\napprove_by = 'person'\n\
             [members.bob]\nworkspace = 'later/web'\n";
         assert!(of(&file(&root, narrow)).keys.is_empty());
         let wide = "approve_by = 'lead'\n[service]\nca = 'mine.pem'\n[sandbox]\nmode = 'off'\nnetwork = true\n\
-            writable = ['~/.cargo', 'cache']\nenv = ['GH_TOKEN']\n\
+            writable = ['~/.cargo', 'cache']\nenv = ['GH_TOKEN']\ncaches = true\n\
             ['roles']\n'a b'.sandbox = {mode = 'off', network = false}\n\
             [members.alice]\nworkspace = 'link'\nsandbox.network = true\n[members.bob]\nworkspace = 'x/../../y'\n\
             [lead]\nsandbox.mode = 'workspace-write'\n";
@@ -223,6 +226,7 @@ mod tests {
             "members.alice.workspace = \"/usr\"".to_owned(),
             format!("members.bob.workspace = {:?}", at("x/../../y")),
             "roles.\"a b\".sandbox.mode = \"off\"".to_owned(),
+            "sandbox.caches = true".to_owned(),
             "sandbox.env = \"GH_TOKEN\"".to_owned(),
             "sandbox.mode = \"off\"".to_owned(),
             "sandbox.writable = \"/home/u/.cargo\"".to_owned(),

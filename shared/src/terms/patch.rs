@@ -103,6 +103,9 @@ pub struct SandboxPatch {
     /// A directory or file outside the workspace that its commands may write; may be repeated
     #[arg(long, value_name = "PATH", value_hint = ValueHint::AnyPath)]
     pub writable: Vec<String>,
+    /// Its commands may also write the caches of cargo, npm, pip, go and other tools, but not their programs
+    #[arg(long, num_args = 0, default_missing_value = "true")]
+    pub caches: Option<bool>,
     /// A directory or file that its tools may not read; may be repeated
     #[arg(long, value_name = "PATH", value_hint = ValueHint::AnyPath)]
     pub hidden: Vec<String>,
@@ -176,7 +179,8 @@ impl SandboxPatch {
         add(&mut self.writable, &below.writable);
         add(&mut self.hidden, &below.hidden);
         add(&mut self.env, &below.env);
-        Self { mode: self.mode.or(below.mode), network: self.network.or(below.network), ..self }
+        let (mode, network) = (self.mode.or(below.mode), self.network.or(below.network));
+        Self { mode, network, caches: self.caches.or(below.caches), ..self }
     }
 }
 

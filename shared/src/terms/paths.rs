@@ -11,6 +11,7 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
+use super::caches::caches;
 use super::{Sandbox, add};
 use crate::control::{Refusal, RefusalCode, SpawnOrder};
 use crate::name::Name;
@@ -22,7 +23,7 @@ use crate::team_dir::TeamDir;
 pub type Territory = Vec<(PathBuf, Name)>;
 
 /// Puts real paths in the place of those that an order names. `recorded` is the workspace and the sandbox of the incarnation
-/// that is resumed: their paths stay as they are.
+/// that is resumed: their paths stay as they are. The caches that it asks for are among its writable paths afterwards.
 ///
 /// The territory is read after the links were followed: a tool that made one of them is recorded by then.
 ///
@@ -38,6 +39,9 @@ pub fn resolve_paths<E: From<Refusal>>(
     let recorded_sandbox = recorded_sandbox.cloned().unwrap_or_default();
     let mut search = Search { name: &order.name, dir, links: Vec::new() };
     let terms = &mut order.terms;
+    if terms.sandbox.caches.take() == Some(true) {
+        add(&mut terms.sandbox.writable, &caches(&order.environment)?);
+    }
     let default =
         recorded_workspace.map_or_else(|| dir.workspace().to_string_lossy().into_owned(), str::to_owned);
     let workspace = match terms.workspace.take().filter(|named| Some(named.as_str()) != recorded_workspace) {

@@ -211,6 +211,43 @@ fn what_is_allowed_by_name_may_be_written() {
 }
 
 #[test]
+fn caches_may_be_written_and_the_programs_beside_them_may_not() {
+    for with in [With::All, With::Bubblewrap, With::Bare] {
+        let Some(team) = with.team(&[]) else { continue };
+        for folder in
+            [".cargo/registry/src", ".cargo/bin", ".npm/_cacache", ".npm/_npx/1", ".cache/pip", ".local/bin"]
+        {
+            team.make_dir(&format!("../home/{folder}"));
+        }
+        team.write("../home/.cargo/bin/cargo", "genuine");
+        let writes = "/bash cd ~; for d in .cargo/registry .npm/_cacache .cache/pip; do echo new > $d/new && cat $d/new; done";
+        let attacks = "/bash cd ~; for p in .cargo .cargo/bin .npm .npm/_npx .cache .local .local/bin; do \
+            ( echo x > $p/planted ) 2> /dev/null && echo BROKEN $p; done; \
+            for p in .cargo/bin .npm/_npx .local/bin .cargo/registry; do mv $p $p-2 2> /dev/null && echo BROKEN $p; done; \
+            ( echo x >> .cargo/bin/cargo ) 2> /dev/null && echo BROKEN; \
+            rm -rf .cargo/registry/src; ln -s ../bin .cargo/registry/src && \
+            ( echo x >> .cargo/registry/src/cargo ) 2> /dev/null && echo BROKEN; \
+            ln .cargo/bin/cargo .cargo/registry/cargo 2> /dev/null && echo x >> .cargo/registry/cargo && echo BROKEN; true";
+        team.teamctl(["spawn", "bob", "--caches"]).ok();
+        // By the key of a file, too, and only of those for whom it stands there.
+        team.write("team.toml", "members.carol.sandbox.caches = true\n");
+        let refused = team.teamctl(["spawn", "carol"]).exits(3).stderr;
+        assert!(refused.contains("members.carol.sandbox.caches = true"), "{refused}");
+        team.trust();
+        team.teamctl(["spawn", "carol"]).ok();
+        for name in ["bob", "carol"] {
+            let results = team.does(name, &format!("{writes}\n{attacks}"));
+            assert_eq!(results[0]["content"], "new\nnew\nnew", "{with:?} {results:?}");
+            let attacked = results[1]["content"].to_string();
+            assert!(!attacked.contains(super::BROKEN), "{with:?} {attacked}");
+        }
+        attack(&team, &["( echo x > ~/.cargo/registry/alice ) 2> /dev/null && echo BROKEN; true"]);
+        let home = team.root().parent().unwrap().join("home");
+        assert_eq!(std::fs::read_to_string(home.join(".cargo/bin/cargo")).unwrap(), "genuine");
+    }
+}
+
+#[test]
 fn what_is_allowed_by_name_is_found_once_and_by_no_link_of_a_tool() {
     for with in [With::All, With::Bubblewrap, With::Bare] {
         let Some(team) = with.team(&[]) else { continue };

@@ -18,6 +18,7 @@ timeout = "90s"
 mode = "read-only"
 network = false
 writable = ["~/.cache"]
+caches = true
 hidden = ["~/private", ".env"]
 
 [roles.coder]
@@ -33,6 +34,7 @@ prompt = "Begin."
 workspace = "web"
 plan = false
 sandbox.mode = "workspace-write"
+sandbox.caches = false
 
 [members.bob]
 model = "anthropic:member"
@@ -99,9 +101,11 @@ fn a_member_goes_before_its_role_and_its_role_before_the_top_level() {
     let sandbox = alice.sandbox;
     assert_eq!((sandbox.mode, sandbox.network), (Some(SandboxMode::WorkspaceWrite), Some(false)));
     assert_eq!(sandbox.writable, ["/home/u/work/target", "/home/u/.cache"]);
+    assert_eq!(sandbox.caches, Some(false));
     assert_eq!(sandbox.hidden, ["/home/u/work/.env", "/home/u/work/keys", "/home/u/private"]);
     let bob = resolved("bob", TermsPatch::default(), &[]);
     assert_eq!((model(&bob).as_str(), bob.plan, bob.instructions), ("anthropic:member", Some(true), None));
+    assert_eq!(bob.sandbox.caches, Some(true));
     assert_eq!(model(&resolved("carol", TermsPatch::default(), &[])), "openai:for-all");
 }
 

@@ -91,9 +91,9 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         let home = scratch.path().to_str().unwrap();
         for folder in folders {
-            fs::create_dir_all(scratch.path().join(folder)).unwrap();
+            create_dir_all(scratch.path().join(folder)).unwrap();
         }
-        fs::create_dir_all(scratch.path().join("bin")).unwrap();
+        create_dir_all(scratch.path().join("bin")).unwrap();
         for tool in tools {
             let program = scratch.path().join("bin").join(tool);
             fs::write(&program, "").unwrap();

@@ -96,7 +96,7 @@ mod tests {
         create_dir_all(scratch.path().join("bin")).unwrap();
         for tool in tools {
             let program = scratch.path().join("bin").join(tool);
-            fs::write(&program, "").unwrap();
+            fs::File::create(&program).unwrap();
             fs::set_permissions(program, Permissions::from_mode(0o755)).unwrap();
         }
         let mut environment = Environment::default();

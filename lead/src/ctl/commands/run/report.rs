@@ -49,11 +49,15 @@ pub(super) struct TaskLine {
     /// The teammate that holds it, or that has submitted it last.
     pub(super) owner: Option<String>,
     pub(super) attempts: u32,
+    /// How often the work was sent back without a failed check: by a review, or because it could not be merged.
+    pub(super) returns: u32,
     /// From the first claim to the last change; null if it was never claimed.
     pub(super) seconds: Option<f64>,
     pub(super) usage: Usage,
     pub(super) cost: Option<Dollars>,
     pub(super) check: Option<CheckResult>,
+    /// The commit of the integration branch that brought it in, of a teammate with a checkout.
+    pub(super) commit: Option<String>,
 }
 
 impl TaskLine {
@@ -71,10 +75,12 @@ impl TaskLine {
             verified: result.filter(|_| task.status == TaskStatus::Completed).map(|result| result.verified()),
             owner: task.owner.as_ref().or(by).map(ToString::to_string),
             attempts: task.attempts,
+            returns: task.returns,
             seconds: claimed_at.get(&task.id).map(|at| (task.updated_at - at).max(0.0)),
             usage,
             cost,
             check: result.and_then(|result| result.check.clone()),
+            commit: result.and_then(|result| result.merged.clone()),
         }
     }
 }
@@ -87,12 +93,15 @@ impl Report {
 
     /// Lays the tasks out for people, without the columns that have nothing to show.
     pub(super) fn table(&self, style: fn(TaskStatus) -> anstyle::Style) -> Table {
-        let titles = ["TASK", "STATUS", "VERIFIED", "OWNER", "ATTEMPTS", "TIME", "TOKENS", "COST", "SUBJECT"];
-        let (mut table, mut told) = (Table::new(&titles), [true; 9]);
+        let titles = [
+            "TASK", "STATUS", "VERIFIED", "OWNER", "ATTEMPTS", "TIME", "TOKENS", "COST", "COMMIT", "SUBJECT",
+        ];
+        let (mut table, mut told) = (Table::new(&titles), [true; 10]);
         let money = |cost: Option<Dollars>| {
             cost.filter(|cost| *cost > Dollars::default()).map(|cost| cost.to_string())
         };
         (told[6], told[7]) = (!self.usage.is_nothing(), money(self.cost).is_some());
+        told[8] = self.tasks.iter().any(|task| task.commit.is_some());
         for task in &self.tasks {
             let used =
                 if task.usage.is_nothing() { String::new() } else { tokens::count(task.usage.billed()) };
@@ -105,6 +114,7 @@ impl Report {
                 Cell::new(task.seconds.map(clock::span).unwrap_or_default()),
                 Cell::new(used),
                 Cell::new(money(task.cost).unwrap_or_default()),
+                Cell::new(task.commit.as_deref().and_then(|commit| commit.get(..8)).unwrap_or_default()),
                 Cell::new(&task.subject),
             ]);
         }

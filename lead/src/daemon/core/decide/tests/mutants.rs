@@ -5,7 +5,7 @@
 use teamd_shared::control::{Command, TaskOrder, ToWorker};
 use teamd_shared::journal::{Line, MemberEvent, Record, RequestEvent, RequestRecord, Team};
 use teamd_shared::member::{ApproveBy, Ending, Phase};
-use teamd_shared::message::{Body, LEAD};
+use teamd_shared::message::{Body, LEAD, USER};
 use teamd_shared::name::Name;
 use teamd_shared::request::{self, Answerer, Kind};
 use teamd_shared::task::TaskStatus;
@@ -16,7 +16,7 @@ use crate::daemon::core::effect_queues::EffectQueues;
 use crate::daemon::core::event::{Action, Actor, Event, Incarnation};
 
 /// How many schedules may pass before a promise breaks.
-const SCHEDULES: u64 = 1000;
+const SCHEDULES: u64 = 2000;
 
 /// A rule that is dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -209,6 +209,19 @@ impl World {
             let incarnation = Incarnation::of(&member.record);
             let (request_id, line) = (request_id.clone(), Ok(Box::new(line.clone())));
             events.push(Event::Submitted { incarnation, request_id, line });
+        }
+    }
+}
+
+impl Decision {
+    /// Says of each change of a task that this member asked for it.
+    pub(super) fn is_by(&mut self, name: &Name) {
+        for record in &mut self.records {
+            if let Record::Task(record) = record
+                && record.by == USER
+            {
+                record.by = name.to_string();
+            }
         }
     }
 }

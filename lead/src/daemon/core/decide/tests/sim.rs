@@ -83,7 +83,8 @@ impl fmt::Display for Broken {
 pub(super) fn run(seed: u64, mutant: Option<Mutant>, told: bool) -> Result<(), Broken> {
     let mut world = World::new(seed, mutant, told);
     world.start_daemon();
-    for _ in 0..STEPS {
+    let steps = if world.works { 2 * STEPS } else { STEPS };
+    for _ in 0..steps {
         if world.broken.is_some() {
             break;
         }

@@ -5,7 +5,7 @@ use teamd_shared::control::Command;
 use teamd_shared::journal::Team;
 use teamd_shared::member::ApproveBy;
 use teamd_shared::name::Name;
-use teamd_shared::request::Request;
+use teamd_shared::request::{Payload, Request};
 
 use super::{Checked, Promises, check};
 use crate::daemon::core::event::{Incarnation, ReplyTo};
@@ -96,6 +96,9 @@ impl Promises {
 
     /// Tells whether the lead agent may answer a plan: a person has left those of its author to it, and it is another's.
     pub(super) fn is_left_to_the_lead(&self, plan: &Request) -> bool {
+        if let Payload::Review(review) = &plan.payload {
+            return review.by == ApproveBy::Lead;
+        }
         let author = self.fold.members.iter().find(|(name, _)| name.as_str() == plan.member());
         author.is_some_and(|(name, state)| {
             state.record.terms.approve_by == ApproveBy::Lead && *name != Name::lead()

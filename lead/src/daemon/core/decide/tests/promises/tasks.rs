@@ -1,5 +1,5 @@
 //! Tasks: each is held by one running teammate at a time, none is lost, and none is completed unless the check of that submission
-//! has passed.
+//! has passed and the review that it asks for was approved.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,6 +8,7 @@ use teamd_shared::journal::{Line, Record, TaskRecord, Team};
 use teamd_shared::member::Gate;
 use teamd_shared::message::{LEAD, TEAMD, USER};
 use teamd_shared::name::Name;
+use teamd_shared::request::Status;
 use teamd_shared::task::{Submission, Task, TaskEvent, TaskId, TaskStatus, Verified};
 
 use super::{Checked, check};
@@ -117,6 +118,17 @@ impl Tasks {
                 };
                 check(right && result.submission == submission.number, || {
                     format!("task {id} is completed by {result:?}, and passed: {passed}")
+                })?;
+                let review = before.review_id().and_then(|id| fold.requests.get(id));
+                let approved = review.is_some_and(|review| review.status == Status::Approved);
+                check(approved || before.review.is_none(), || format!("task {id} is completed unreviewed"))
+            }
+            TaskEvent::Returned if before.review_id().is_some() => {
+                self.judges(record, &before)?;
+                let review = before.review_id().and_then(|id| fold.requests.get(id));
+                let status = review.map(|review| review.status);
+                check(status == Some(Status::Rejected) && task.attempts == before.attempts, || {
+                    format!("task {id} is returned, and its review is {status:?}")
                 })
             }
             TaskEvent::Returned => self.attempt_failed(record, &before),

@@ -22,7 +22,8 @@ use crate::daemon::event_loop::gather::may_ask;
 impl World {
     /// Asks for something now and then, one thing after the other, at whatever else it is.
     pub(super) fn may_want_something(&mut self, worker: &mut Worker) {
-        let seldom = if worker.incarnation.name == Name::lead() { 2 } else { 8 };
+        let works = self.promises.fold.held_by(&worker.incarnation.name).is_some();
+        let seldom = if works || worker.incarnation.name == Name::lead() { 2 } else { 8 };
         if self.calm || worker.asking.is_some() || !self.rng.one_in(seldom) {
             return;
         }

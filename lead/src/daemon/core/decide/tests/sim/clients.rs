@@ -26,6 +26,9 @@ impl World {
                 again.unwrap_or_else(|| Event::Command(client, self.verdict()))
             }
             0..=8 => self.order_spawn(client),
+            9..=23 if self.works && !self.rng.one_in(4) => {
+                Event::Task(client, Actor::Person, self.task_order())
+            }
             9..=23 => Event::Command(client, self.order()),
             24..=29 => Event::Command(client, self.verdict()),
             31..=41 => Event::Task(client, Actor::Person, self.task_order()),
@@ -83,7 +86,7 @@ impl World {
     pub(super) fn verdict(&mut self) -> Command {
         let known: Vec<RequestId> = self.promises.fold.requests.keys().cloned().collect();
         let open = self.promises.fold.requests.values();
-        let open = open.filter(|request| request.is_pending() && request.kind == Kind::PlanApproval);
+        let open = open.filter(|request| request.is_pending() && request.kind != Kind::Shutdown);
         let open: Vec<RequestId> = open.map(|request| request.request_id.clone()).collect();
         let from = if self.rng.one_in(4) { known } else { open };
         let request_id = self.rng.pick(&from).unwrap_or(RequestId::from_bits(self.rng.below(256)));
@@ -117,9 +120,9 @@ impl World {
             return order;
         }
         let approve_by = self.rng.one_in(2).then_some(ApproveBy::Lead);
-        let auto = self.rng.one_in(2).then_some(true);
+        let auto = (self.works || self.rng.one_in(2)).then_some(true);
         let terms = TermsPatch {
-            plan: self.rng.one_in(2).then_some(true),
+            plan: self.rng.one_in(if self.works { 8 } else { 2 }).then_some(true),
             approve_by,
             auto,
             ..TermsPatch::default()

@@ -21,7 +21,7 @@ use super::world::{RULES, World};
 use crate::daemon::core::decide::{Decision, View, decide};
 use crate::daemon::core::dispatcher::{Dispatcher, End};
 use crate::daemon::core::effect_queues::EffectQueues;
-use crate::daemon::core::event::{Event, Incarnation, Now};
+use crate::daemon::core::event::{Actor, Event, Incarnation, Now};
 use crate::daemon::core::live::Live;
 use crate::daemon::core::owners::{Failed, NotWritten, Owners};
 use crate::daemon::core::waiters::status;
@@ -43,6 +43,8 @@ pub(in super::super) struct Daemon {
     pub(in super::super) unwritten: Option<Duration>,
     /// The checks that run or wait: of which task, and of which submission.
     pub(super) checks: VecDeque<(TaskId, u32)>,
+    /// The checks that were ended.
+    pub(super) ended_checks: Vec<(TaskId, u32)>,
     /// The tasks whose files could not be written.
     pub(super) unshown: BTreeMap<TaskId, Task>,
     /// Lines that a mutant takes for written.
@@ -166,6 +168,9 @@ impl World {
         let seen = View { team: doctored.as_ref().unwrap_or(view.team), ..*view };
         let as_person = self.as_a_person(event);
         let mut decision = decide(&seen, as_person.as_ref().unwrap_or(event), &mut self.ids);
+        if let (Some(_), Event::Task(_, Actor::Member(name), _)) = (as_person, event) {
+            decision.is_by(name);
+        }
         self.spoil(view.team, event, &mut decision);
         self.remember(heard, event, !decision.records.is_empty());
         if let Event::Task(_, _, TaskOrder::Add { id, tasks, .. }) = event {
@@ -290,7 +295,7 @@ impl Owners for Hands<'_> {
 
     fn end_check(&mut self, task: TaskId) {
         if self.acts() {
-            self.world.ends_check(self.daemon, task);
+            World::ends_check(self.daemon, task);
         }
     }
 

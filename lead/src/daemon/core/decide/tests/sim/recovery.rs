@@ -32,6 +32,7 @@ impl World {
             roster: BTreeMap::new(),
             unwritten: None,
             checks: VecDeque::new(),
+            ended_checks: Vec::new(),
             unshown: BTreeMap::new(),
             unsynced: Vec::new(),
             tick: self.clocks.monotonic,

@@ -21,9 +21,12 @@ impl World {
     pub(super) fn task_order(&mut self) -> TaskOrder {
         let open = self.promises.fold.tasks.values().filter(|task| !task.status.is_finished()).count();
         let (id, name) = (self.some_task(), self.some_name(true));
-        match self.rng.below(16) {
-            0..=5 if open < OPEN => self.new_tasks(true),
-            0..=6 => TaskOrder::Submit(id, "done by a person".to_owned()),
+        match self.rng.below(18) {
+            0..=2 if open < OPEN => self.new_tasks(true),
+            0..=6 => TaskOrder::Submit(
+                self.some_at(TaskStatus::InProgress).unwrap_or(id),
+                "done by a person".to_owned(),
+            ),
             7 => TaskOrder::Release(id),
             8 => TaskOrder::Assign(id, name),
             9 => TaskOrder::Cancel(id),
@@ -36,6 +39,7 @@ impl World {
             }
             11 | 12 => TaskOrder::Retry(id),
             13 => TaskOrder::Claim(None),
+            14 | 15 => TaskOrder::Release(self.some_at(TaskStatus::InReview).unwrap_or(id)),
             _ => TaskOrder::List(self.rng.one_in(2).then_some(id)),
         }
     }
@@ -44,8 +48,8 @@ impl World {
     pub(super) fn task_wish(&mut self, name: &Name) -> TaskOrder {
         let held = self.promises.fold.held_by(name).map(|task| task.id);
         match (self.rng.below(12), held) {
-            (0..=4, Some(id)) => TaskOrder::Submit(id, "it is done".to_owned()),
-            (5, Some(id)) => TaskOrder::Release(id),
+            (0..=6, Some(id)) => TaskOrder::Submit(id, "it is done".to_owned()),
+            (9, Some(id)) => TaskOrder::Release(id),
             (0..=3, None) => TaskOrder::Claim(None),
             (4..=6, None) => TaskOrder::Claim(Some(self.some_task())),
             (7, _) => {
@@ -64,6 +68,13 @@ impl World {
             fold.tasks.values().filter(|task| !task.status.is_finished()).map(|task| task.id).collect();
         let any = self.rng.below(fold.last_task + 2);
         if self.rng.one_in(4) { any } else { self.rng.pick(&open).unwrap_or(any) }
+    }
+
+    /// Returns the number of a task of that status.
+    fn some_at(&mut self, status: TaskStatus) -> Option<TaskId> {
+        let tasks = self.promises.fold.tasks.values();
+        let at: Vec<TaskId> = tasks.filter(|task| task.status == status).map(|task| task.id).collect();
+        self.rng.pick(&at)
     }
 
     fn new_tasks(&mut self, reserved: bool) -> TaskOrder {
@@ -89,7 +100,8 @@ impl World {
         let whom = self.rng.pick(&NAMES).map(str::to_owned);
         TaskFields {
             reserved_for: whom.filter(|_| self.rng.one_in(4)),
-            check: self.rng.one_in(2).then(|| "make test".to_owned()),
+            check: (!self.rng.one_in(4)).then(|| "make test".to_owned()),
+            review: self.rng.one_in(4).then(|| self.rng.pick(&["person", "lead"]).unwrap().to_owned()),
             no_check: self.rng.one_in(6).then_some(true),
             max_attempts: self.rng.one_in(4).then_some(1),
             ..chosen
@@ -104,16 +116,24 @@ impl World {
         }
     }
 
-    /// Ends the check of a task.
-    pub(super) fn ends_check(&self, daemon: &mut Daemon, task: TaskId) {
-        if !self.is(Mutant::AnyCheckCounts) {
-            daemon.checks.retain(|(id, _)| *id != task);
-        }
+    /// Ends the check of a task. It may have ended by itself just before, which is heard later.
+    pub(super) fn ends_check(daemon: &mut Daemon, task: TaskId) {
+        let ended = daemon.checks.iter().filter(|(id, _)| *id == task).copied();
+        daemon.ended_checks.extend(ended);
+        daemon.checks.retain(|(id, _)| *id != task);
     }
 
-    /// Lets the first check end: it passes, fails, or could not be run.
+    /// Returns a check that was ended, and whose task was submitted again since.
+    fn overtaken_check(daemon: &mut Daemon) -> Option<(TaskId, u32)> {
+        let tasks = &daemon.dispatcher.team.tasks;
+        let present = |id| tasks.get(id).and_then(|task| task.submission.as_ref()).map_or(0, |it| it.number);
+        let at = daemon.ended_checks.iter().position(|(id, number)| present(id) > *number)?;
+        Some(daemon.ended_checks.remove(at))
+    }
+
+    /// Lets a check end: it passes, fails, or could not be run.
     pub(super) fn a_check_ends(&mut self, daemon: &mut Daemon) -> Option<Event> {
-        let (task, number) = daemon.checks.pop_front()?;
+        let (task, number) = Self::overtaken_check(daemon).or_else(|| daemon.checks.pop_front())?;
         let outcome = self.rng.below(6);
         if outcome == 0 && !self.calm {
             return Some(Event::Checked { task, number, ended: Err("no room".to_owned()) });
@@ -150,13 +170,17 @@ impl World {
         self.disk.tasks.insert(task.id, task.clone());
     }
 
-    /// Looks whether the tasks have come to rest: each file says how its task stands, no check is due, and no member that takes
+    /// Looks whether the tasks have come to rest: each file says how its task stands, no check or review is due, and no member that takes
     /// work is without it while there is some.
     pub(super) fn tasks_rest(&self) -> Result<(), String> {
         let Some(daemon) = &self.daemon else { return Ok(()) };
         let fold = &self.promises.fold;
         for task in self.promises.tasks.all() {
-            check(task.status != TaskStatus::InReview, || format!("task {} is never checked", task.id))?;
+            let review = task.review_id().and_then(|id| fold.requests.get(id));
+            let waits = review.is_some_and(|review| review.is_pending());
+            check(task.status != TaskStatus::InReview || waits, || {
+                format!("task {} is never checked, or no review of it is asked for", task.id)
+            })?;
             // A daemon that died behind a refusal has told in its log that the file is old.
             let is_excused = self.disk.refused.contains(&task.id) && !fold.tasks.contains_key(&task.id);
             let shown = self.disk.tasks.get(&task.id);

@@ -79,6 +79,8 @@ pub(in super::super) struct World {
     pub(super) links: BTreeMap<u64, Link>,
     pub(in super::super) daemon: Option<Daemon>,
     pub(in super::super) promises: Promises,
+    /// Whether people mostly have work done: without that, few tasks get as far as a check.
+    pub(super) works: bool,
     /// Whether nothing breaks any more.
     pub(super) calm: bool,
     pub(super) next_pid: u32,
@@ -116,6 +118,7 @@ impl World {
             links: BTreeMap::new(),
             daemon: None,
             promises: Promises::new(jumps, thorough),
+            works: seed.is_multiple_of(3),
             calm: false,
             next_pid: 100,
             next_link: 0,

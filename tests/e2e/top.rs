@@ -342,10 +342,11 @@ fn a_storm_of_sizes_ends_with_the_screen_of_the_last_one() {
         terminal.resize((1 + n * 37 % 220, 1 + n * 13 % 70));
     }
     terminal.resize((120, 40));
-    terminal.until_screen("the last size", |screen| {
-        screen.contains(&format!("plan {id} of ana")) && screen.contains(" feed ─")
+    // A frame of a size before the last one may come after the last change, and wrap: the next one clears it.
+    terminal.until_screen("the last size, without wrapped rows", |screen| {
+        let whole = screen.contains(&format!("plan {id} of ana")) && screen.contains(" feed ─");
+        whole && terminal.wrapped_rows() == 0
     });
-    assert_eq!(terminal.wrapped_rows(), 0, "{}", terminal.screen());
     terminal.press("q");
     assert_eq!(terminal.finish(), Some(0));
 }

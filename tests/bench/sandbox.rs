@@ -89,6 +89,7 @@ fn supervise(workspace: &Path, namespaces: &str) -> Duration {
         "network": true,
         "temp": writable("temp"),
         "writable": [writable("work")],
+        "shown": [],
         "protected": [{"path": at("work/.git/hooks"), "if_missing": "MakeEmpty"}],
         "hidden": [
             {"path": at("home/.ssh"), "is_of_team": false},

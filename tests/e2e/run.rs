@@ -165,7 +165,7 @@ fn ctrl_c_ends_the_run_in_order_and_twice_at_once() {
     running.signal(Signal::SIGINT);
     let ended = running.finish().exits(130);
     assert!(asked.elapsed() < Duration::from_secs(20) && is_alive(worker), "{ended:?}");
-    assert!(ended.stderr.contains("the team has not left yet"), "{ended:?}");
+    assert!(ended.stderr.contains("the team is still shutting down"), "{ended:?}");
     assert_eq!(report(&team)["outcome"], "interrupted");
 }
 
@@ -195,7 +195,7 @@ fn a_daemon_that_dies_ends_the_run_with_6_and_the_next_run_goes_on() {
     team.until("the work", || team.made("held"));
     team.kill_daemon();
     let ended = running.finish().exits(6);
-    assert!(ended.stderr.contains("say `teamctl run` again"), "{ended:?}");
+    assert!(ended.stderr.contains("run `teamctl run` again"), "{ended:?}");
     team.release();
     team.teamctl(["run", "--tasks", "tasks.md"]).ok();
     team.until_no_process_is_left();

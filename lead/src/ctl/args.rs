@@ -141,7 +141,7 @@ pub(crate) enum Command {
     Sync(Branch),
     /// Fast-forward your branch to what the team has integrated; one that has moved is integrated first
     Land(Branch),
-    /// Have the team do its tasks, or reach a goal, and end when nothing is left to do
+    /// Run the team until its tasks or a goal are done
     ///
     /// Starts the daemon and the members of team.toml, each of which is given the next task while it is idle. A GOAL goes to the
     /// lead agent, which makes the tasks. Shows each change, shuts the team down, and says what came of each task. Exits 0 if

@@ -1,7 +1,7 @@
 //! `teamctl run`: a team works unattended until nothing is left to do, and the exit code says what came of it.
 //!
 //! The command only leads: it starts, adds, watches and shuts down by the same orders as other commands. It keeps no state, so
-//! one that was killed is said again, and goes on. Its end is one state of journal and roster ([`progress`]).
+//! one that was killed is run again, and goes on. Its end is one state of journal and roster ([`progress`]).
 
 mod begin;
 mod conclude;
@@ -145,7 +145,7 @@ impl<'a> Work<'a> {
             }
             if !is_locked(self.dir) {
                 return Err(
-                    not_running(self.dir).hint("say `teamctl run` again: it starts the daemon, and goes on")
+                    not_running(self.dir).hint("run `teamctl run` again: it starts the daemon and goes on")
                 );
             }
             let seat = |member| Ok(Seat { member, rests: self.rests(member)? });
@@ -293,7 +293,7 @@ async fn shut_down(context: &Context, dir: &TeamDir, interrupts: bool) -> Result
     let args = Down { force: true, timeout: Duration::MAX };
     let stopped = interruptible(None, down::request_stop(dir, &args)).await?;
     if stopped.is_err() {
-        context.out.note("the team has not left yet; `teamctl status` shows how far it is");
+        context.out.note("the team is still shutting down; `teamctl status` shows how far it is");
     }
     Ok(())
 }

@@ -12,6 +12,7 @@ use serde::Serialize;
 use teamd_shared::price::Dollars;
 use teamd_shared::task::{CheckResult, Task, TaskId, TaskStatus};
 use teamd_shared::transcript::Usage;
+use teamd_shared::visible::is_hidden;
 
 use super::progress::Obstacle;
 use crate::ctl::table::{Cell, Table};
@@ -185,7 +186,7 @@ impl Report {
     }
 }
 
-/// Writes a text so that it means itself in XML; characters that XML has not are replaced.
+/// Writes a text so that it means itself in XML; characters that XML has not, and those that a person does not see, are replaced.
 fn xml(text: &str) -> String {
     let escaped = |c: char| match c {
         '&' => "&amp;".to_owned(),
@@ -193,7 +194,8 @@ fn xml(text: &str) -> String {
         '>' => "&gt;".to_owned(),
         '"' => "&quot;".to_owned(),
         '\n' | '\t' => format!("&#{};", u32::from(c)),
-        '\0'..' ' | '\u{7f}'..'\u{a0}' | '\u{fffe}' | '\u{ffff}' => '\u{fffd}'.to_string(),
+        '\u{fffe}' | '\u{ffff}' => '\u{fffd}'.to_string(),
+        c if is_hidden(c) => '\u{fffd}'.to_string(),
         c => c.to_string(),
     };
     text.chars().map(escaped).collect()
@@ -261,7 +263,7 @@ mod tests {
             TaskLine::of(&task, &BTreeMap::from([(1, 5.0)]), (Usage::default(), None))
         };
         let tasks = vec![
-            task(1, "a < b & \"c\"\u{1b}", "completed"),
+            task(1, "a < b & \"c\"\u{1b}\u{202e}", "completed"),
             task(2, "two", "failed"),
             task(3, "three", "pending"),
             task(4, "four", "cancelled"),
@@ -293,7 +295,7 @@ mod tests {
         <?xml version="1.0" encoding="UTF-8"?>
         <testsuites>
          <testsuite name="web" tests="4" failures="1" errors="1" skipped="1" time="61.500">
-          <testcase classname="task" name="1. a &lt; b &amp; &quot;c&quot;�" time="60.000"><properties><property name="verified" value="no"/></properties></testcase>
+          <testcase classname="task" name="1. a &lt; b &amp; &quot;c&quot;��" time="60.000"><properties><property name="verified" value="no"/></properties></testcase>
           <testcase classname="task" name="2. two" time="0.000"><properties><property name="verified" value="no"/></properties><failure message="failed after 0 attempts: it was not submitted">output of 2 ]]&gt; &lt;/failure&gt;</failure></testcase>
           <testcase classname="task" name="3. three" time="0.000"><properties><property name="verified" value="no"/></properties><error message="it is blocked by 2 (failed)"></error></testcase>
           <testcase classname="task" name="4. four" time="0.000"><properties><property name="verified" value="no"/></properties><skipped message="cancelled"></skipped></testcase>
@@ -308,7 +310,7 @@ mod tests {
         let shown = anstream::adapter::strip_str(&table.render(Some(80))).to_string();
         insta::assert_snapshot!(shown + &report().summary(), @r#"
         TASK  STATUS     VERIFIED  OWNER  ATTEMPTS  TIME  SUBJECT
-        1     completed                             1m    a < b & "c"\u{1b}
+        1     completed                             1m    a < b & "c"\u{1b}\u{202e}
         2     failed                                      two
         3     pending                                     three
         4     cancelled                                   four

@@ -109,7 +109,7 @@ impl View<'_> {
         }
         let attempts = task.attempts + 1;
         let event = if attempts < task.max_attempts { TaskEvent::Released } else { TaskEvent::Failed };
-        let text = "it became idle three times, and did not submit".to_owned();
+        let text = format!("{} went idle three times without submitting", incarnation.name);
         self.system(&Task { attempts, reminders: 0, ..task.clone() }, event, Some(text), ids)
             .act(Action::Offer)
     }

@@ -189,7 +189,7 @@ fn report(context: &Context, started: &daemon::Started) -> CommandResult {
     }
     let how = match (started.already_running, started.replaced) {
         (true, _) => "is already running",
-        (false, true) => "runs in the place of the one before",
+        (false, true) => "has replaced the running daemon",
         (false, false) => "is running",
     };
     context.out.text(format_args!("teamd {how} for {path} (pid {pid})"))?;

@@ -227,7 +227,7 @@ fn is_absent(error: &io::Error) -> bool {
 /// Makes the error of a reply that answers another question.
 pub(crate) fn unexpected(done: &Done) -> CommandError {
     CommandError::new(ExitCode::Failed, format!("the daemon answered something else: {done:?}")).hint(
-        "teamd and teamctl are of different versions: install both anew, then `teamd stop` and `teamd start`",
+        "teamd and teamctl are of different versions: reinstall both, then `teamd stop` and `teamd start`",
     )
 }
 

@@ -33,9 +33,9 @@ pub(crate) fn check(register: &Register, dir: &TeamDir, code: ExitCode) -> Resul
         Err(error) => error.to_string(),
     };
     let path = dir.root().display();
-    let message = format!("{path} was not made by `teamd start` of this user ({why}), so it is not used");
+    let message = format!("{path} is not used: it was not created by `teamd start` of this user ({why})");
     Err(CommandError::new(code, message)
-        .hint(format!("if you know where it comes from, `teamd start --adopt {path}` enters it")))
+        .hint(format!("if you know where it comes from, `teamd start --adopt {path}` registers it")))
 }
 
 impl From<StateError> for CommandError {

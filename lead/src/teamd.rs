@@ -42,9 +42,10 @@ enum TeamdCommand {
     /// Show whether the daemon is running
     Status,
     Trust(trust::Trust),
-    /// Print what makes a shell complete the options of `teamd`
+    /// Print a shell completion script
     ///
-    /// For bash: `teamd completions bash > ~/.local/share/bash-completion/completions/teamd`
+    /// Save it for bash as ~/.local/share/bash-completion/completions/teamd, for zsh as _teamd in a
+    /// directory of $fpath, and for fish as ~/.config/fish/completions/teamd.fish.
     Completions(Completions),
     /// Run as the daemon: `start` runs this
     #[command(hide = true)]
@@ -66,35 +67,35 @@ struct Serve {
     handed_over: bool,
 }
 
-/// Start the daemon, and return when it answers
+/// Start the daemon, and return when it is ready
 ///
-/// The daemon detaches from the terminal and logs to log/teamd.log in the team directory, which is created if it is
-/// missing. Teammates that are still running are adopted.
+/// The daemon detaches from the terminal and logs to log/teamd.log in the team directory, which is created if it does not
+/// exist. Teammates that are still running are adopted.
 #[derive(Debug, Args)]
 struct Start {
     /// Stay in the foreground, for systemd and containers; log to stderr
     #[arg(long)]
     foreground: bool,
-    /// Replace a running daemon by this program, for example after an update, without stopping a teammate
+    /// Replace a running daemon with this program, for example after an update, without stopping a teammate
     ///
-    /// The process keeps its pid, its teammates and its place in a service manager. Commands that wait keep waiting.
+    /// The process keeps its pid, its teammates and its place in a service manager. Waiting commands keep waiting.
     #[arg(long, conflicts_with = "foreground")]
     replace: bool,
-    /// Use a team directory that `teamd start` of this user did not create, such as a copy or one that was moved
+    /// Use a team directory that you did not create with `teamd start`, such as a copy or one that was moved
     ///
-    /// Its roster, inboxes and transcripts are trusted from then on: know where they come from.
+    /// Its roster, inboxes and transcripts are trusted from then on: be sure where they come from.
     #[arg(long, value_name = "DIR")]
     adopt: Option<PathBuf>,
     /// Start even if this machine cannot sandbox the teammates' commands as promised
     ///
-    /// `teamctl doctor` shows which promises do not hold, and why; `teamctl status` repeats it while the daemon runs.
+    /// `teamctl doctor` shows which promises do not hold, and why; `teamctl status` says so while the daemon runs.
     #[arg(long)]
     allow_weak_sandbox: bool,
-    /// Whether each incarnation gets a cgroup (version 2): auto (where possible) or off
+    /// Whether to put each incarnation into its own cgroup (version 2): auto (where possible) or off
     ///
-    /// With a cgroup, a teammate and its child processes are killed in one step, and limits hold for their sum where the
-    /// controllers are delegated. Without one, shims end the processes, and limits hold for each process. `teamctl doctor`
-    /// shows which of the two applies. Default: `TEAM_CGROUP`, then `cgroup` in team.toml.
+    /// With a cgroup, a teammate and its child processes are killed in one step, and limits apply to their total where the
+    /// controllers are delegated. Without one, shims end the processes, and limits apply to each process. `teamctl doctor`
+    /// shows which of the two applies. [default: `TEAM_CGROUP`, then `cgroup` in team.toml]
     #[arg(long, value_name = "auto|off")]
     cgroup: Option<cgroup::Use>,
 }

@@ -152,9 +152,9 @@ pub enum ApproveBy {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Restart {
-    /// Not at all.
+    /// Never.
     Never,
-    /// When it crashed, at most as often as the settings `restart_max` and `restart_period` say.
+    /// After a crash, within the limits of `restart_max` and `restart_period`.
     #[default]
     OnFailure,
 }
@@ -185,12 +185,12 @@ pub struct RestartLimit {
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum SandboxMode {
-    /// Write in a temporary directory of its own only, and reach no network: as with a closed gate.
+    /// Only a private temporary directory; no network. The same as before a plan is approved.
     ReadOnly,
-    /// Write in its workspace, in a temporary directory of its own, and where it is allowed to by name.
+    /// The workspace, a private temporary directory, and what --writable and --caches add.
     #[default]
     WorkspaceWrite,
-    /// Whatever the user may do.
+    /// Everything that you may write.
     Off,
 }
 

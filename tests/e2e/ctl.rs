@@ -265,7 +265,8 @@ fn nothing_that_a_terminal_would_act_on_is_printed() {
     let evil = "\u{1b}[31mred\u{7}\u{9b}2J\u{202e}txt.exe\rover";
     let team = Team::started();
     team.write("prompt.txt", &format!("/bash printf '\\033[2Jcleared'\n/plan_approval {evil}\n{evil}"));
-    team.teamctl(["spawn", "alice", "--role", evil, "--prompt-file", "prompt.txt"]).ok();
+    assert!(team.teamctl(["spawn", "alice", "--role", evil]).exits(2).stderr.contains("visible characters"));
+    team.teamctl(["spawn", "alice", "--prompt-file", "prompt.txt"]).ok();
     let id = team.until_planned("alice");
     team.teamctl(["approve", &id, "--feedback", evil]).ok();
     team.until_finished("alice", 1);

@@ -99,6 +99,29 @@ fn a_stop_that_could_not_be_recorded_goes_on_when_it_can_be() {
     assert!(team.file("journal.jsonl").lines().last().unwrap().contains("stopped"));
 }
 
+/// A person can end processes whatever can be written.
+#[test]
+fn on_a_full_disk_force_ends_a_teammate_and_the_team() {
+    let team = Team::started();
+    team.spawn("alice", "/bash sleep 1000");
+    team.spawn("bob", "/bash sleep 1000");
+    team.until("both to work", || team.processes().len() > 4);
+    let (daemon, alice, bob) = (team.daemon_pid(), team.pid("alice"), team.pid("bob"));
+    limit_files(daemon, Some(team.file("journal.jsonl").len()));
+    let said = team.teamctl(["shutdown", "alice", "--force", "--timeout", "0s"]).exits(1);
+    assert!(said.stderr.contains("its process was killed all the same"), "{said:?}");
+    team.until("alice to be gone", || !is_alive(alice));
+    assert!(is_alive(bob) && is_alive(daemon));
+    limit_files(daemon, None);
+    team.until("her end to be recorded", || team.status("alice") == "killed");
+    limit_files(daemon, Some(team.file("journal.jsonl").len()));
+    let said = team.teamd(["stop", "--force"]).exits(1);
+    assert!(said.stderr.contains("every teammate was killed, and the daemon ends"), "{said:?}");
+    team.until_no_process_is_left();
+    team.teamd(["start"]).ok();
+    assert_eq!(team.status("bob"), "crashed", "no record says that he was to end");
+}
+
 #[test]
 fn what_is_done_stays_done_when_the_line_after_it_cannot_be_written() {
     let team = Team::started();

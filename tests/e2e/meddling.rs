@@ -146,7 +146,7 @@ fn a_stop_waits_for_no_longer_than_was_asked_and_names_who_holds_it_up() {
     let pid = team.pid("alice");
     signal(pid, Signal::SIGSTOP);
     let said = team.teamd(["stop", "--timeout", "8s"]).exits(5);
-    assert!(said.stderr.contains("it waits for alice") && said.stderr.contains("--force"), "{said:?}");
+    assert!(said.stderr.contains("it is waiting for alice") && said.stderr.contains("--force"), "{said:?}");
     signal(pid, Signal::SIGCONT);
     team.until_no_process_is_left();
 }

@@ -20,7 +20,7 @@ fn entries(team: &Team) -> Vec<PathBuf> {
 fn is_not_believed(team: &Team, directory: &Path) {
     for command in [["teamctl", "inbox"], ["teamctl", "status"], ["teamctl", "plans"], ["teamd", "stop"]] {
         let run = team.run_in(directory, command).exits(6);
-        assert!(run.stdout.is_empty() && run.stderr.contains("was not made by `teamd start`"), "{run:?}");
+        assert!(run.stdout.is_empty() && run.stderr.contains("was not created by `teamd start`"), "{run:?}");
         assert!(
             run.stderr.contains("hint: if you know where it comes from, `teamd start --adopt /"),
             "{run:?}"
@@ -34,7 +34,7 @@ fn is_not_believed(team: &Team, directory: &Path) {
     let error: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(error["error"]["code"], "not_running");
     let doctor = team.run_in(directory, ["teamctl", "doctor"]).exits(1).stdout;
-    assert!(doctor.contains("was not made by `teamd start`") && doctor.contains("--adopt"), "{doctor}");
+    assert!(doctor.contains("was not created by `teamd start`") && doctor.contains("--adopt"), "{doctor}");
 }
 
 #[test]

@@ -168,7 +168,7 @@ fn the_schemas_take_what_each_command_prints_for_programs() {
         &["results"],
     );
     valid(&team, "request-plan", &team.json(["request-plan", "alice"]), &["name", "incarnation", "gate"]);
-    valid(&team, "interrupt", &team.json(["interrupt", "dave"]), &["name"]);
+    valid(&team, "interrupt", &team.json(["interrupt", "dave"]), &["name", "interrupted"]);
     let plans = team.json(["plans"]);
     valid(&team, "requests", &plans, &[]);
     let plan = plans[0]["request_id"].as_str().unwrap().to_owned();

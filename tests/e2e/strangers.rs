@@ -139,7 +139,7 @@ fn a_copied_team_directory_adopts_and_kills_no_process() {
     let copied = team.command("cp", ["-a"]).arg(team.path("")).arg(copy.root()).output().unwrap();
     assert!(copied.status.success(), "{copied:?}");
     // It is not believed, unless the user says so.
-    assert!(copy.teamctl(["status"]).exits(6).stderr.contains("was not made by `teamd start`"));
+    assert!(copy.teamctl(["status"]).exits(6).stderr.contains("was not created by `teamd start`"));
     copy.teamd(["start"]).exits(3);
     assert_eq!(copy.teamctl(["doctor"]).exits(1).stdout.matches("--adopt").count(), 1);
     copy.register();

@@ -293,7 +293,9 @@ fn an_interrupt_ends_the_work_and_not_the_teammate() {
     team.spawn("alice", &format!("{HELD}\n/bash echo never > never"));
     team.until_held();
     let pid = team.pid("alice");
-    team.teamctl(["interrupt", "alice"]).ok();
+    assert_eq!(team.teamctl(["interrupt", "alice"]).ok().stdout, "interrupted alice\n");
+    let last = team.transcript("alice").pop().unwrap();
+    assert_eq!(last["idle_reason"], "interrupted", "it says so when it is true: {last}");
     team.until_finished("alice", 1);
     assert_eq!(team.notices("alice")[0]["idle_reason"], "interrupted");
     assert!(content(&team.results("alice")[0]).contains("interrupted"));

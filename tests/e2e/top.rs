@@ -63,9 +63,9 @@ fn status_fits_the_terminal_and_shows_who_needs_a_person_first() {
 
 #[test]
 fn the_view_follows_the_team_and_answers_plans() {
-    for size in [USUAL, (200, 60)] {
+    for (size, command) in [(USUAL, &["status", "--watch"][..]), ((200, 60), &["top"])] {
         let (team, id) = team();
-        let mut terminal = Terminal::teamctl_at(&team, &["top"], size);
+        let mut terminal = Terminal::teamctl_at(&team, command, size);
         terminal.until_screen("the plan", |screen| {
             screen.contains(&format!("{id} Split the parser")) && screen.contains("old tests as they are")
         });
@@ -249,6 +249,10 @@ fn a_daemon_that_dies_is_shown_and_the_next_one_is_found() {
         terminal.press("a");
         terminal.screen().contains("is not running")
     });
+    // By now each of these keys was taken: none is an answer for the next daemon.
+    terminal.press("?");
+    terminal.until_screen("the help", |screen| screen.contains("answer with a feedback"));
+    terminal.press("\x1b");
     team.teamd(["start"]).ok();
     terminal
         .until_screen("the next daemon", |screen| screen.contains("live") && screen.contains("NEEDS YOU 1"));

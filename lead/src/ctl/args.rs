@@ -40,8 +40,8 @@ pub(crate) struct Global {
 
 /// Lead a team of agent processes
 ///
-/// Each teammate is a process, supervised by the team's daemon (`teamd`). Their messages and conversations are plain
-/// files in the team directory.
+/// Each teammate is a process, supervised by the team's daemon (`teamd`). Messages and conversations are plain files in the
+/// team directory.
 #[derive(Debug, Parser)]
 #[command(name = "teamctl", version, subcommand_required = true, arg_required_else_help = true)]
 #[command(after_help = "First steps:\n  teamd start\n  teamctl spawn alice --prompt '/bash cargo test'\n  \
@@ -64,14 +64,14 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Start a teammate
     ///
-    /// Returns when the worker is ready. The worker gets the environment of this command. Options that are not given here
-    /// come from the environment (TEAM_…), then from team.toml beside the team directory. A name that was used before keeps
-    /// its role unless --role is given; model, workspace and all else are taken anew, but with --resume as they were.
+    /// Returns when the worker is ready. The worker inherits the environment of this command. Options that are not given come
+    /// from the environment (TEAM_…), then from team.toml beside the team directory. A name that was used before keeps its role
+    /// unless --role is given; with --resume it keeps its other options, too.
     Spawn(Box<Spawn>),
-    /// Start the teammates that team.toml names
+    /// Start the teammates defined in team.toml
     ///
-    /// `[members.coder]` is the teammate coder; with `count = 3` it is coder-1 to coder-3. Those that run are left alone; each of
-    /// the others is started as by `spawn`. Starts the daemon if none runs.
+    /// `[members.coder]` defines the teammate coder; with `count = 3`, coder-1 to coder-3. Teammates that are already running are
+    /// left alone. Starts the daemon if it is not running.
     Up(Up),
     /// Shut down every teammate, then stop the daemon
     Down(Down),
@@ -81,13 +81,13 @@ pub(crate) enum Command {
     Shutdown(Shutdown),
     /// Show the teammates and what they are doing
     ///
-    /// Works without a daemon, too: it only reads files.
+    /// Only reads files, so it also works without a daemon. At a terminal, --watch is `top`.
     #[command(visible_alias = "ls", aliases = ["ps", "list"])]
     Status(StatusArgs),
-    /// Watch the team on the whole screen, and steer it
+    /// Watch and control the team in a full-screen view
     ///
-    /// Five panes: the team, requests, tasks, what happens, and a conversation. Approve plans, send messages, interrupt, spawn and
-    /// shut down by keys; `?` lists them. Leaving it ends nothing.
+    /// Five panes: team, requests, tasks, feed and conversation. Keys approve plans, send messages, interrupt, spawn and shut
+    /// down; `?` lists them. Quitting stops nothing but the view.
     Top,
     /// Send a message to a teammate
     #[command(alias = "tell")]
@@ -104,42 +104,42 @@ pub(crate) enum Command {
     Log(Log),
     /// Show the logs of the daemon and of all teammates, merged by time
     Logs(Logs),
-    /// Show the daemon's decisions, from its journal
+    /// Show the daemon's decisions from the journal
     Events(Events),
-    /// Draw what happened as a sequence diagram
+    /// Draw the team's history as a sequence diagram
     ///
-    /// Each message is an arrow, each incarnation a bar; the steps of one request have one colour. In Markdown put it between
+    /// Messages are arrows, incarnations are bars, and the steps of a request share a colour. In Markdown, put the output between
     /// ```mermaid and ```.
     Diagram(Diagram),
-    /// Show what each teammate and task took: turns, tokens, cost, time
+    /// Show turns, tokens, cost and time per teammate and task
     ///
-    /// WORKING is the time from a message to the final answer, without the time in which a request of the teammate waited for an
-    /// answer: that is WAITING. Of a task, WAITING is the time that its checks took or waited for their turn.
+    /// WORKING is the time from a message to the final answer, minus WAITING: the time in which a plan of the teammate was
+    /// unanswered. For a task, WAITING is the time that its checks ran or were queued.
     Stats,
-    /// Show requests and their states
+    /// List requests and their states
     Requests(Requests),
-    /// Show the plans that wait for an answer
+    /// List the plans that are waiting for approval
     Plans(Plans),
-    /// Show the submitted work that waits for an answer
+    /// List the submitted work that is waiting for review
     Reviews(Plans),
-    /// Approve a plan (its author may change things from then on) or submitted work
+    /// Approve a plan, so that its author may make changes, or submitted work
     Approve(VerdictArgs),
-    /// Reject a plan (its author stays read-only) or submitted work (it is sent back)
+    /// Reject a plan, so that its author stays read-only, or send submitted work back
     Reject(VerdictArgs),
-    /// Ask a teammate for a plan: it is read-only from now on until a plan is approved
+    /// Ask a teammate for a plan, and make it read-only until a plan is approved
     RequestPlan(RequestPlan),
-    /// Make tasks, and see what becomes of them
+    /// Create and manage tasks
     ///
-    /// A teammate claims a task and submits it; it is completed when its check has exited with 0.
+    /// A teammate claims a task and submits it; the task is completed when its check exits with 0.
     Task(Tasks),
-    /// List the tasks that are not finished: short for `task list`
+    /// List unfinished tasks (same as `task list`)
     #[command(name = "tasks")]
     TaskList(TaskList),
-    /// Show what a teammate with a checkout has changed, or what was submitted for a task
+    /// Show the changes in a teammate's checkout, or those submitted for a task
     Diff(Diff),
-    /// Integrate your branch: it is merged with what the team has done, and checked
+    /// Merge your branch into the integration branch, after a check of the result
     Sync(Branch),
-    /// Fast-forward your branch to what the team has integrated; one that has moved is integrated first
+    /// Fast-forward your branch to the integration branch, after `sync` if it has moved
     Land(Branch),
     /// Run the team until its tasks or a goal are done
     ///
@@ -147,25 +147,25 @@ pub(crate) enum Command {
     /// lead agent, which makes the tasks. Shows each change, shuts the team down, and says what came of each task. Exits 0 if
     /// every task is completed, 3 if one is not, 5 if a limit was reached. Started again after it was killed, it goes on.
     Run(Run),
-    /// List the agents that a teammate can be
+    /// List the agents that a teammate can run
     ///
-    /// `builtin` is the loop over a model (`spawn --model`). team.toml adds programs of your own (`[agents.NAME]`).
+    /// `builtin` is the agent loop that calls a model (`spawn --model`). team.toml adds other programs (`[agents.NAME]`).
     Agents,
-    /// Wait until teammates have a given status
+    /// Wait until teammates reach a status, or tasks are completed
     Wait(Wait),
-    /// Remove ended teammates from the team; their files move to the archive
+    /// Remove ended teammates from the team, and archive their files
     #[command(alias = "rm")]
     Forget(Forget),
-    /// Talk to the lead agent, which leads the team for you
+    /// Chat with the lead agent, which runs the team for you
     ///
-    /// Starts the lead agent if it is not running. Without a terminal, stdin is the message, and the answers are printed
-    /// until the work is done: `echo "fix the failing test" | teamctl chat`
+    /// Starts the lead agent if it is not running. In a pipe, stdin is the message, and the answers are printed until the work
+    /// is done: `echo "fix the failing test" | teamctl chat`
     Chat(Chat),
-    /// Watch a teammate's conversation, and talk to it
+    /// Follow a teammate's conversation, and talk to it
     ///
-    /// Each line that you type is sent as a message. Leaving the chat does not stop the teammate.
+    /// Each line that you type is sent as a message. Quitting does not stop the teammate.
     Attach(Attach),
-    /// Check this machine and the team directory, and say what to do about each problem
+    /// Check this machine and the team directory, and explain how to fix each problem
     ///
     /// The sandbox is tested by a child process that tries to break out. Each finding is ok, a note or a problem. Exits 1 if
     /// there is a problem, else 0. Safe to run while the team works.
@@ -174,13 +174,14 @@ pub(crate) enum Command {
     ///
     /// Prints FILE:LINE:COLUMN for each problem. Exits 1 if any line is rejected, and 0 if there are at most warnings.
     Lint(Lint),
-    /// Print the JSON Schema of the team's files and of the output of commands
+    /// Print the JSON Schemas of the team's files and of command output
     ///
     /// The schema of a JSONL file describes one line. Without a name, prints all schemas as one object.
     Schema(Schema),
-    /// Print what makes a shell complete commands, options, names and ids
+    /// Print a shell completion script
     ///
-    /// For bash: `teamctl completions bash > ~/.local/share/bash-completion/completions/teamctl`
+    /// It completes commands, options, names and ids. Save it for bash as ~/.local/share/bash-completion/completions/teamctl, for zsh as _teamctl in a
+    /// directory of $fpath, and for fish as ~/.config/fish/completions/teamctl.fish.
     Completions(Completions),
 }
 

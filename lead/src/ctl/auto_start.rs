@@ -57,9 +57,10 @@ fn refuse_home(path: &Path) -> Result<(), CommandError> {
         Some(above) if Some(&above) == home.as_ref() => "the home directory",
         _ => return Ok(()),
     };
-    let message = format!("no daemon runs for {}, and none is started by itself in {which}", path.display());
+    let message =
+        format!("no daemon is running for {}, and none is started automatically in {which}", path.display());
     Err(CommandError::new(ExitCode::NotRunning, message)
-        .hint("change to the directory of your project; `teamd start` starts one here, if you mean that"))
+        .hint("change to your project's directory; `teamd start` starts one here, if that is what you want"))
 }
 
 /// Runs `teamd start`, and says so if that one started the daemon.
@@ -74,7 +75,7 @@ fn start(context: &Context) -> Result<(), CommandError> {
         .output()
         .map_err(|error| {
             failed(format!("{}: {error}", program.display()))
-                .hint("install teamd, teamctl and team-worker together, of the same version")
+                .hint("install teamd, teamctl and team-worker together, from the same version")
         })?;
     let said = |bytes: &[u8]| {
         let text = String::from_utf8_lossy(bytes).into_owned();

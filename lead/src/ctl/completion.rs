@@ -1,7 +1,7 @@
 //! What a shell completes: names from the roster and ids of pending plans. It reads files, starts nothing, and says nothing: where
 //! something cannot be read there is nothing to complete.
 
-use std::io;
+use std::io::{self, Write};
 
 use clap::CommandFactory;
 use clap_complete::engine::{ArgValueCandidates, CompletionCandidate};
@@ -32,7 +32,13 @@ pub(crate) fn answer<P: CommandFactory>() -> bool {
 pub(crate) fn register(shell: &str, program: &str, script: &mut Vec<u8>) -> io::Result<()> {
     let known = Shells::builtins();
     let completer = known.completer(shell).ok_or(io::ErrorKind::Unsupported)?;
-    completer.write_registration(VARIABLE, program, program, program, script)
+    completer.write_registration(VARIABLE, program, program, program, script)?;
+    if shell == "zsh" {
+        // At the first Tab, zsh loads the file from $fpath as the function that completes.
+        let function = format!("_clap_dynamic_completer_{program}");
+        writeln!(script, "\nif [ \"$funcstack[1]\" = _{program} ]; then {function} \"$@\"; fi")?;
+    }
+    Ok(())
 }
 
 /// Completes the names of teammates.

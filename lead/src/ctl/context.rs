@@ -77,7 +77,7 @@ impl Context {
     pub(crate) fn note_passed_over(&self) {
         for path in &self.passed_over {
             self.out.note(format_args!(
-                "{} is not used: it was not made by `teamd start` of this user (the team is that of {})",
+                "{} is not used: it was not created by `teamd start` of this user (using the team of {})",
                 escape::line(&path.to_string_lossy()),
                 escape::line(&self.path.to_string_lossy())
             ));

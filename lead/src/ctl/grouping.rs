@@ -181,7 +181,7 @@ fn describe(plan: &Request, rejected: usize) -> String {
 pub(crate) fn headline(plan: &str) -> String {
     let bare = |line: &str| {
         let text = line.trim().trim_start_matches(['#', '>', '-', '*']).trim().trim_matches('*').trim();
-        text.chars().take(HEADLINE).collect::<String>()
+        text.replace("**", "").chars().take(HEADLINE).collect::<String>()
     };
     let says = |line: &String| {
         let said = line.trim_end_matches([':', '.']).to_lowercase();

@@ -11,6 +11,7 @@ mod writer;
 use std::cell::{Cell, RefCell};
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
+use std::os::fd::AsFd;
 use std::rc::Rc;
 
 use anstyle::{AnsiColor, Style};
@@ -168,14 +169,14 @@ impl Output {
     /// Tells people something beside the result. Programs do not get it.
     pub(crate) fn note(&self, text: impl Display) {
         if !self.json {
-            self.write_stderr(&format!("{HINT}note:{HINT:#} {}\n", (self.words)(&text.to_string())));
+            self.say(HINT, "note:", &text.to_string());
         }
     }
 
     /// Tells people what to do next. Programs do not get it.
     pub(crate) fn hint(&self, text: impl Display) {
         if !self.json {
-            self.write_stderr(&format!("{HINT}hint:{HINT:#} {}\n", (self.words)(&text.to_string())));
+            self.say(HINT, "hint:", &text.to_string());
         }
     }
 
@@ -185,14 +186,20 @@ impl Output {
             let text = json!({"error": error.to_json()}).to_string();
             return self.write_stderr(&format!("{}\n", escape::json(&text)));
         }
-        let mut text = format!("{ERROR}error:{ERROR:#} {}\n", escape::text(&(self.words)(error.message())));
+        self.say(ERROR, "error:", &escape::text(error.message()));
         for choice in error.choices() {
-            text.push_str(&format!("  {}\n", escape::line(choice)));
+            self.aside(format_args!("  {}", escape::line(choice)));
         }
         if let Some(hint) = error.next_step() {
-            text.push_str(&format!("{HINT}hint:{HINT:#} {}\n", escape::text(&(self.words)(hint))));
+            self.hint(escape::text(hint));
         }
-        self.write_stderr(&text);
+    }
+
+    /// Tells people something behind a label; on a terminal, lines that are too long are folded between words.
+    fn say(&self, style: Style, label: &str, text: &str) {
+        let text = format!("{} {}\n", paint(style, label), (self.words)(text));
+        let columns = columns_of(io::stderr()).filter(|_| self.has_terminal);
+        self.write_stderr(&columns.map_or_else(|| text.clone(), |columns| fold(&text, columns)));
     }
 
     /// Tells people what happens beside the result, on a line of its own, escaped by the caller. Programs do not get it.
@@ -294,18 +301,30 @@ pub(crate) fn wrap(text: &str, columns: usize) -> String {
     text.lines().map(wrap).collect()
 }
 
+/// Folds lines that are too long at their blanks alone: what is to be typed stays whole.
+fn fold(text: &str, columns: usize) -> String {
+    let options = textwrap::Options::new(columns)
+        .word_separator(textwrap::WordSeparator::AsciiSpace)
+        .word_splitter(textwrap::WordSplitter::NoHyphenation)
+        .break_words(false);
+    textwrap::fill(text, options)
+}
+
 /// Puts a text into a style. Where colours are not wanted, the stream takes them out again.
 pub(crate) fn paint(style: Style, text: impl Display) -> String {
     format!("{style}{text}{style:#}")
 }
 
 fn terminal_width() -> Option<usize> {
-    let stdout = io::stdout();
-    if !stdout.is_terminal() {
-        return None;
-    }
-    let columns = rustix::termios::tcgetwinsize(&stdout).map_or(0, |size| usize::from(size.ws_col));
-    (columns > 0).then_some(columns)
+    columns_of(io::stdout())
+        .or_else(|| std::env::var("COLUMNS").ok()?.parse().ok())
+        .filter(|&columns| columns > 0)
+}
+
+/// Returns the columns of a terminal; none if it is none.
+fn columns_of(stream: impl IsTerminal + AsFd) -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(&stream).ok().filter(|_| stream.is_terminal())?;
+    Some(usize::from(size.ws_col))
 }
 
 /// A pipe whose reader is gone hangs up, also while nothing is written.

@@ -85,7 +85,7 @@ fn resolve<'r>(requests: &'r [Request], prefix: &str, kinds: &[Kind]) -> Result<
             let message = format!("{prefix} is the beginning of several requests:");
             Err(CommandError::new(ExitCode::NotFound, message)
                 .candidates(several.iter().map(|request| candidate(request)).collect())
-                .hint("give more of the id"))
+                .hint("give more characters of the id"))
         }
     }
 }

@@ -33,10 +33,9 @@ impl Early {
     pub(crate) fn error(self, name: impl Display, late: String, hint: impl Into<String>) -> CommandError {
         let error = match self {
             Self::TimedOut => CommandError::new(ExitCode::TimedOut, late),
-            Self::Interrupted => CommandError::new(
-                ExitCode::Interrupted,
-                format!("interrupted: the waiting for {name} was ended"),
-            ),
+            Self::Interrupted => {
+                CommandError::new(ExitCode::Interrupted, format!("interrupted: no longer waiting for {name}"))
+            }
         };
         error.hint(hint)
     }

@@ -40,7 +40,7 @@ pub(super) fn layers(worker: &Program, allow_weak: bool) -> Result<Layers, Comma
             Ok(Layers::default())
         }
         Err(why) => Err(CommandError::new(ExitCode::Failed, why).hint(
-            "install team-worker beside teamd, of the same version, and see what `team-worker probe` says; or \
+            "install team-worker beside teamd, from the same version, and see what `team-worker probe` says; or \
              `teamd start --allow-weak-sandbox`",
         )),
     }

@@ -165,8 +165,9 @@ async fn end(daemon: EventLoop, sources: Sources, dir: &TeamDir) -> Result<Optio
     socket.remove(dir);
     match dispatcher.end {
         Some(End::Failed(why)) => {
-            tracing::error!("the daemon ends: {why}; its workers go on");
-            Err(CommandError::new(ExitCode::Failed, why).hint("`teamd start` takes the workers over again"))
+            tracing::error!("the daemon ends: {why}");
+            Err(CommandError::new(ExitCode::Failed, why)
+                .hint("`teamd start` takes over the workers that still run"))
         }
         Some(End::HandedOver) => {
             signals.pass_on().await;

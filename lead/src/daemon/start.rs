@@ -146,7 +146,8 @@ pub(crate) fn start(options: StartOptions) -> Result<Started, CommandError> {
 /// Opens the worker's program, and has it find out which layers work.
 fn look(options: &StartOptions) -> Result<(Program, Layers), CommandError> {
     let worker = Program::worker().map_err(|why| {
-        CommandError::new(ExitCode::Failed, why).hint("install team-worker beside teamd, of the same version")
+        CommandError::new(ExitCode::Failed, why)
+            .hint("install team-worker beside teamd, from the same version")
     })?;
     let layers = confinement::layers(&worker, options.allow_weak_sandbox)?;
     Ok((worker, layers))

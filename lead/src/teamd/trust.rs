@@ -8,7 +8,7 @@ use crate::ctl::escape;
 use crate::error::CommandResult;
 use crate::exit_code::ExitCode;
 
-/// Trust the keys of team.toml that give the team more rights, with their current values
+/// Trust the current values of those keys of team.toml that give the team more rights
 ///
 /// Such a key has no effect until it is trusted: sandbox.mode = "off", sandbox.writable, sandbox.env, sandbox.caches, a network
 /// or a mode that the level above forbids, approve_by = "lead", the command of an agent, a workspace elsewhere, a file of
@@ -18,7 +18,7 @@ pub(super) struct Trust {
     /// Only show which keys are trusted
     #[arg(long, conflicts_with = "revoke")]
     show: bool,
-    /// Trust no key of this file any longer
+    /// Withdraw the trust in all keys of this file
     #[arg(long)]
     revoke: bool,
 }

@@ -11,21 +11,21 @@ use super::Phase;
 #[value(rename_all = "snake_case")]
 #[schemars(rename = "Status")]
 pub enum MemberStatus {
-    /// Spawned, and not ready yet.
+    /// Spawned, but not ready yet.
     Starting,
     /// Waiting for messages.
     Idle,
-    /// At work.
+    /// Working on a message.
     Working,
-    /// A plan of it waits for a verdict.
+    /// Waiting for the answer to its plan.
     AwaitingApproval,
-    /// A shutdown is asked or agreed.
+    /// Asked to shut down, or about to exit.
     ShuttingDown,
-    /// Ended by the handshake.
+    /// Ended after it approved a shutdown.
     Shutdown,
-    /// Ended by force.
+    /// Terminated.
     Killed,
-    /// Ended by itself.
+    /// Ended unexpectedly.
     Crashed,
 }
 

@@ -22,32 +22,32 @@ pub struct TaskFields {
     /// What is to be done, in one line
     #[arg(skip)]
     pub subject: Option<String>,
-    /// What is to be done, in full; `-` reads it from standard input
+    /// Full description, or - to read it from stdin
     #[arg(long, value_name = "TEXT")]
     pub description: Option<String>,
-    /// The tasks that must be completed before, separated by commas
+    /// Tasks that must be completed first (comma-separated)
     #[arg(long = "after", value_name = "ID", value_delimiter = ',')]
     pub blocked_by: Option<Vec<TaskId>>,
-    /// The teammate or the role that alone may claim it
+    /// Only this teammate or role may claim it
     #[arg(long = "for", value_name = "NAME|ROLE")]
     #[serde(rename = "for")]
     pub reserved_for: Option<String>,
-    /// Higher is first
+    /// Priority; higher comes first
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub priority: Option<i32>,
-    /// A command that must exit with 0, after that of `[work] check`
+    /// Command that must exit with 0, run after `[work] check`
     #[arg(long, value_name = "COMMAND", conflicts_with = "no_check")]
     pub check: Option<String>,
-    /// Run no check, not that of the team either: the result is not verified
+    /// Run no check, not even `[work] check`: the result is not verified
     #[arg(long, num_args = 0, default_missing_value = "true")]
     pub no_check: Option<bool>,
-    /// Who must approve the work, besides the check: `person`, `lead` or `none`
+    /// Who must approve the work after the check: person, lead or none
     #[arg(long, value_name = "WHO", value_parser = ["person", "lead", "none"])]
     pub review: Option<String>,
-    /// Close the gate of the teammate that claims it, until a plan is approved
+    /// Make the teammate that claims it read-only until a plan is approved
     #[arg(long, num_args = 0, default_missing_value = "true")]
     pub plan: Option<bool>,
-    /// How many checks may fail (default 3)
+    /// How many checks may fail [default: 3]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
     pub max_attempts: Option<u32>,
 }

@@ -19,65 +19,65 @@ use crate::settings::{Lookup, SettingError, variable};
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, clap::Args)]
 #[serde(deny_unknown_fields, default)]
 pub struct TermsPatch {
-    /// What it is for, such as "reviewer"
+    /// Role, such as "reviewer"
     #[arg(long, value_name = "ROLE")]
     pub role: Option<String>,
-    /// What it shall do first
+    /// Initial task
     // Of a role and of the lead: what is added to its system prompt.
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     pub prompt: Option<String>,
-    /// The model: script, anthropic:MODEL or openai:MODEL, or the provider alone [default: by the key that is set, else script]
+    /// Model: script, anthropic:MODEL, openai:MODEL, or only the provider [default: by the API key that is set, else script]
     #[arg(long, value_name = "MODEL", value_parser = |text: &str| ModelSpec::try_from(text.to_owned()))]
     pub model: Option<ModelSpec>,
-    /// Its agent: builtin, or one that team.toml defines (`[agents.NAME]`)
+    /// Agent: builtin, or one defined in team.toml (`[agents.NAME]`)
     #[arg(long, value_name = "AGENT")]
     pub agent: Option<String>,
     // What the name of the agent means, once that was looked up.
     #[arg(skip)]
     pub program: Option<AgentProgram>,
-    /// The directory to work in [default: the one that holds the team directory]
+    /// Directory to work in [default: the parent of the team directory]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub workspace: Option<String>,
     /// It must submit a plan, and change nothing before the plan is approved.
     #[arg(skip)]
     pub plan: Option<bool>,
-    /// Who answers its plans [default: person]
+    /// Who answers its plans: person or lead [default: person]
     #[arg(long, value_name = "WHO", hide_possible_values = true)]
     pub approve_by: Option<ApproveBy>,
-    /// When it is started again after its worker ended [default: on-failure]
+    /// When to restart it after its worker has ended [default: on-failure]
     #[arg(long, value_name = "POLICY")]
     pub restart: Option<Restart>,
-    /// While it is idle, give it the next task
+    /// Give it the next task whenever it is idle
     #[arg(long, num_args = 0, default_missing_value = "true")]
     pub auto: Option<bool>,
-    /// Let it work in a clone of its own
+    /// Give it its own clone of the repository to work in
     #[arg(long, num_args = 0, default_missing_value = "true", alias = "worktree")]
     pub checkout: Option<bool>,
-    /// How many model calls one piece of its work may take [default: 50]
+    /// Maximum model calls per piece of work [default: 50]
     #[arg(long, value_name = "N", value_parser = parse_count)]
     #[serde(deserialize_with = "count")]
     pub max_turns: Option<u32>,
-    /// How many tokens one piece of its work may cost, such as 200k or 2M [default: no limit]
+    /// Maximum tokens per piece of work, such as 200k or 2M [default: no limit]
     #[arg(long, value_name = "N", value_parser = parse_tokens)]
     #[serde(deserialize_with = "tokens")]
     pub max_tokens: Option<u64>,
-    /// How many dollars one piece of its work may cost, such as 2.50 [default: no limit]
+    /// Maximum cost per piece of work in dollars, such as 2.50 [default: no limit]
     #[arg(long, value_name = "DOLLARS", value_parser = parse_dollars)]
     #[serde(deserialize_with = "dollars")]
     pub max_cost: Option<Dollars>,
-    /// How much memory it may use, such as 2G [default: no limit]
+    /// Maximum memory, such as 2G [default: no limit]
     #[arg(long, value_name = "SIZE", value_parser = parse_memory)]
     #[serde(deserialize_with = "memory")]
     pub memory: Option<u64>,
-    /// How much CPU time it may use, such as 1h [default: no limit]
+    /// Maximum CPU time, such as 1h [default: no limit]
     #[arg(long, value_name = "TIME", value_parser = parse_seconds)]
     #[serde(deserialize_with = "seconds")]
     pub cpu_time: Option<u64>,
-    /// How many processes its commands may have [default: no limit]
+    /// Maximum number of processes of its commands [default: no limit]
     #[arg(long, value_name = "N", value_parser = parse_count)]
     #[serde(deserialize_with = "count")]
     pub max_procs: Option<u32>,
-    /// How long one incarnation of it may last, such as 8h: then it is asked to leave, and ended [default: no limit]
+    /// Maximum lifetime of an incarnation, such as 8h; after that it is terminated [default: no limit]
     #[arg(long, value_name = "TIME", value_parser = parse_seconds)]
     #[serde(deserialize_with = "seconds")]
     pub max_time: Option<u64>,
@@ -94,19 +94,19 @@ pub struct TermsPatch {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, clap::Args)]
 #[serde(deny_unknown_fields, default)]
 pub struct SandboxPatch {
-    /// What its commands may write [default: workspace-write]; off: whatever you may
+    /// What its commands may write [default: workspace-write]
     #[arg(long = "sandbox", value_name = "MODE")]
     pub mode: Option<SandboxMode>,
     /// Whether its commands reach the network.
     #[arg(skip)]
     pub network: Option<bool>,
-    /// A directory or file outside the workspace that its commands may write; may be repeated
+    /// Directory or file outside the workspace that its commands may write (repeatable)
     #[arg(long, value_name = "PATH", value_hint = ValueHint::AnyPath)]
     pub writable: Vec<String>,
-    /// Its commands may also write the caches of cargo, npm, pip, go and other tools, but not their programs
+    /// Let its commands write the caches of cargo, npm, pip, go and other tools, but not their programs
     #[arg(long, num_args = 0, default_missing_value = "true")]
     pub caches: Option<bool>,
-    /// A directory or file that its tools may not read; may be repeated
+    /// Directory or file that its tools may not read (repeatable)
     #[arg(long, value_name = "PATH", value_hint = ValueHint::AnyPath)]
     pub hidden: Vec<String>,
     /// Variables that its commands are given although their names say that they hold a key.

@@ -13,6 +13,7 @@ use crate::model_spec::{ModelSpec, Provider};
 use crate::name::Name;
 use crate::settings::{Lookup, SettingError, variable};
 use crate::team_file::{TeamFile, VARIABLE};
+use crate::visible::is_hidden;
 
 /// What a command asks for.
 #[derive(Debug, Clone)]
@@ -61,6 +62,10 @@ pub fn resolve(
     if is_lead {
         (terms.plan, terms.approve_by, terms.restart) = (None, None, None);
         terms.agent = None;
+    }
+    if let Some(role) = terms.role.as_ref().filter(|role| role.trim().chars().any(is_hidden)) {
+        let expected = "a line of visible characters";
+        return Err(SettingError { variable: "role", value: role.clone(), expected });
     }
     if let Some(agent) = terms.agent.as_ref().filter(|agent| *agent != BUILT_IN) {
         let unknown = || SettingError { variable: "agent", value: agent.clone(), expected: AGENTS };

@@ -173,7 +173,7 @@ fn a_question_that_is_answered_elsewhere_ends_and_drops_what_was_typed() {
     terminal.until_row("[y]es, [n]o, [v]iew, [l]ater> a thou");
     let mark = terminal.mark();
     team.teamctl(["reject", &id]).ok();
-    terminal.until_after(mark, "you are asked no more");
+    terminal.until_after(mark, "the question has been answered: your answer is no longer needed");
     terminal.until_row("lead> a thou");
     terminal.press("ght\r");
     team.until("the message to arrive", || team.has_consumed("lead", "a thought"));
@@ -184,7 +184,7 @@ fn a_question_that_is_answered_elsewhere_ends_and_drops_what_was_typed() {
     let id = ask(&team, "carol", &terminal);
     let mark = terminal.mark();
     team.teamctl(["reject", &id]).ok();
-    terminal.until_after(mark, "you are asked no more");
+    terminal.until_after(mark, "the question has been answered: your answer is no longer needed");
     terminal.until_after(mark, "lead> ");
     terminal.press("a");
     terminal.until_row("lead> a");
@@ -263,7 +263,7 @@ fn an_answer_that_was_begun_for_one_plan_is_none_to_the_next() {
     team.until("the approval", || team.request(second)["status"] == "approved");
     terminal.line("and done");
     team.until("the message to arrive", || team.has_consumed("lead", "and done"));
-    assert!(!terminal.shown()[mark..].contains("asked no more"), "{}", terminal.shown());
+    assert!(!terminal.shown()[mark..].contains("no longer needed"), "{}", terminal.shown());
     terminal.press("\x04");
     assert_eq!(terminal.finish(), Some(0));
 }

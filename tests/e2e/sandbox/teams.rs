@@ -220,7 +220,10 @@ fn a_team_that_a_command_makes_is_not_believed() {
         assert_eq!(made[0]["is_error"], false, "{with:?} {made:?}");
         for command in [["teamctl", "inbox"], ["teamctl", "status"]] {
             let run = team.run_in(&apart, command).exits(6);
-            assert!(run.stdout.is_empty() && run.stderr.contains("was not made by `teamd start`"), "{run:?}");
+            assert!(
+                run.stdout.is_empty() && run.stderr.contains("was not created by `teamd start`"),
+                "{run:?}"
+            );
         }
         team.run_in(&apart, ["teamd", "start"]).exits(3);
         team.run_in(&apart, ["teamctl", "spawn", "alice"]).exits(6);

@@ -8,24 +8,27 @@ use teamd_shared::schema::Of;
 use super::super::completion::{names, plans};
 use super::value::{Mailbox, log_name, mailbox, past, schema};
 
-#[derive(Debug, Default, Args)]
+#[derive(Debug, Default, PartialEq, Args)]
 pub(crate) struct StatusArgs {
     /// Show all details of one teammate
     #[arg(value_parser = Name::of_inbox, add = names())]
     pub(crate) name: Option<Name>,
-    /// Show only the teammates that wait for you
+    /// Show only teammates that are waiting for you
     #[arg(long, conflicts_with = "name")]
     pub(crate) waiting: bool,
-    /// Show only the teammates that run
+    /// Show only running teammates
     #[arg(long, conflicts_with_all = ["name", "waiting"])]
     pub(crate) running: bool,
-    /// Show all columns and all of each line, and ended teammates one by one
+    /// Show all columns and full lines, and list ended teammates individually
     #[arg(long, conflicts_with = "name")]
     pub(crate) wide: bool,
-    /// Show these columns (comma-separated), and ended teammates one by one
+    /// Show these columns (comma-separated), and list ended teammates individually
     #[arg(long, short = 'o', value_name = "COLUMNS", value_delimiter = ',')]
     #[arg(conflicts_with_all = ["name", "wide"])]
     pub(crate) columns: Vec<Column>,
+    /// Keep showing: at a terminal as `top` does, in a pipe or with other flags again after each change
+    #[arg(long, conflicts_with = "name")]
+    pub(crate) watch: bool,
 }
 
 /// A column of the table of teammates, in the usual order.
@@ -102,7 +105,7 @@ pub(crate) struct Logs {
 
 #[derive(Debug, Args)]
 pub(crate) struct Events {
-    /// Show only events since a time (14:05, 2026-11-23 14:05) or for a duration (10m)
+    /// Show only events since a time (14:05, 2026-11-23 14:05), or of the last 10m
     #[arg(long, value_name = "TIME", value_parser = past)]
     pub(crate) since: Option<f64>,
     /// The events.
@@ -112,13 +115,13 @@ pub(crate) struct Events {
 
 #[derive(Debug, Args)]
 pub(crate) struct Diagram {
-    /// Draw only what happened since a time (14:05, 2026-11-23 14:05) or for a duration (10m)
+    /// Draw only what happened since a time (14:05, 2026-11-23 14:05), or in the last 10m
     #[arg(long, value_name = "TIME", value_parser = past)]
     pub(crate) since: Option<f64>,
-    /// Draw only the steps of one request: its id, or the beginning of it
+    /// Draw only this request (its id, or the beginning of it)
     #[arg(long, value_name = "ID", add = plans())]
     pub(crate) request: Option<String>,
-    /// Format
+    /// Output format
     #[arg(long, default_value = "mermaid")]
     pub(crate) format: DiagramFormat,
 }
@@ -126,22 +129,22 @@ pub(crate) struct Diagram {
 /// How a diagram is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum DiagramFormat {
-    /// For Markdown: the pages of repositories draw it
+    /// Text that code hosts draw in Markdown
     Mermaid,
-    /// A picture, for light and dark pages
+    /// An image for light and dark pages
     Svg,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Requests {
-    /// Show all details of one request: its id, or the beginning of it
+    /// Show all details of this request (its id, or the beginning of it)
     #[arg(add = plans())]
     pub(crate) id: Option<String>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Plans {
-    /// Show one in full: its id, or the beginning of it
+    /// Show this one in full (its id, or the beginning of it)
     #[arg(add = plans())]
     pub(crate) id: Option<String>,
 }
@@ -154,17 +157,17 @@ pub(crate) struct Doctor {
     /// the roster, and cleans up after dead processes.
     #[arg(long)]
     pub(crate) fix: bool,
-    /// Also show what is well, and by what each promise of the sandbox is held
+    /// Also show what is in order, and how each promise of the sandbox is enforced
     #[arg(long, short)]
     pub(crate) verbose: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Lint {
-    /// Files to check; - reads stdin
+    /// Files to check, or - for stdin
     #[arg(value_name = "FILE", required = true, value_hint = ValueHint::FilePath)]
     pub(crate) files: Vec<String>,
-    /// Kind of the files [default: by their names, else messages]
+    /// Kind of the files [default: judged by their names, else messages]
     #[arg(long = "as", value_name = "WHAT")]
     pub(crate) kind: Option<LintAs>,
 }

@@ -23,38 +23,38 @@ pub(crate) struct Tasks {
 // What can be done with tasks. (A doc comment would replace the help of the command.)
 #[derive(Debug, Subcommand)]
 pub(crate) enum TaskCommand {
-    /// Make a task, and print its id
+    /// Create a task, and print its id
     Add(Box<TaskAdd>),
-    /// List the tasks that are not finished
+    /// List unfinished tasks
     #[command(alias = "ls")]
     List(TaskList),
-    /// Show everything about a task
+    /// Show a task in full
     Show(TaskRef),
-    /// Change what is said of a task that is not submitted
+    /// Change a task that is not submitted
     Edit(Box<TaskEdit>),
-    /// Keep a task for a teammate; another one that holds it loses it
+    /// Assign a task to a teammate; another owner loses it
     Assign(TaskAssign),
-    /// Give a task back, for any teammate; ends its check
+    /// Take a task from its owner, for any teammate to claim, and stop its check
     Release(TaskRef),
-    /// Submit a task in the place of its owner: its check decides
+    /// Submit a task on behalf of its owner; its check decides
     Submit(TaskSubmit),
     /// Cancel a task
     #[command(alias = "rm")]
     Cancel(TaskRef),
-    /// Open a task again that has failed or was cancelled
+    /// Reopen a failed or cancelled task
     Retry(TaskRef),
-    /// Show the output of the last check of a task
+    /// Show the output of a task's last check
     Log(TaskRef),
-    /// Make many tasks, from a Markdown checklist, TOML or JSON
+    /// Create tasks from a Markdown checklist, TOML or JSON
     ///
-    /// In a checklist (`- [ ] subject`), an item waits for those that are nested below it. In TOML each `[[task]]` has the fields of
-    /// `teamctl task show ID --json`; in JSON an array has them. There `id` numbers the tasks of the file, for `blocked_by`.
+    /// In a checklist (`- [ ] subject`), an item waits for the items nested below it. In TOML each `[[task]]`, and in JSON each
+    /// object of an array, has the fields of `teamctl task show ID --json`; `id` is the number that `blocked_by` refers to.
     Import(TaskImport),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Diff {
-    /// A teammate, or the number of a task
+    /// Teammate, or id of a task
     #[arg(value_name = "NAME|TASK", add = names())]
     pub(crate) of: String,
 }
@@ -62,7 +62,7 @@ pub(crate) struct Diff {
 // A branch of the user. (A doc comment would replace the help of the commands.)
 #[derive(Debug, Args)]
 pub(crate) struct Branch {
-    /// The branch [default: the one that is checked out]
+    /// Branch [default: the current one]
     #[arg(long, value_name = "BRANCH")]
     pub(crate) into: Option<String>,
     /// How long to wait [default: no limit]
@@ -97,14 +97,14 @@ pub(crate) struct Run {
 
 #[derive(Debug, Args)]
 pub(crate) struct TaskRef {
-    /// The task
+    /// Task
     #[arg(value_name = "ID")]
     pub(crate) id: TaskId,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct TaskAdd {
-    /// What is to be done, in one line
+    /// Subject: what to do, in one line
     #[arg(value_name = "SUBJECT")]
     pub(crate) subject: String,
     /// What else is said
@@ -114,10 +114,10 @@ pub(crate) struct TaskAdd {
 
 #[derive(Debug, Args)]
 pub(crate) struct TaskEdit {
-    /// The task
+    /// Task
     #[arg(value_name = "ID")]
     pub(crate) id: TaskId,
-    /// What is to be done, in one line
+    /// Subject: what to do, in one line
     #[arg(long, value_name = "TEXT")]
     pub(crate) subject: Option<String>,
     /// What else is said
@@ -127,24 +127,24 @@ pub(crate) struct TaskEdit {
 
 #[derive(Debug, Args)]
 pub(crate) struct TaskList {
-    /// Show finished tasks, too
+    /// Also list finished tasks
     #[arg(long)]
     pub(crate) all: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct TaskAssign {
-    /// The task
+    /// Task
     #[arg(value_name = "ID")]
     pub(crate) id: TaskId,
-    /// The teammate
+    /// Teammate
     #[arg(value_parser = Name::of_inbox, add = names())]
     pub(crate) name: Name,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct TaskSubmit {
-    /// The task
+    /// Task
     #[arg(value_name = "ID")]
     pub(crate) id: TaskId,
     /// What was done
@@ -154,7 +154,7 @@ pub(crate) struct TaskSubmit {
 
 #[derive(Debug, Args)]
 pub(crate) struct TaskImport {
-    /// The file; `-` is standard input
+    /// File, or - for stdin
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) file: PathBuf,
 }

@@ -36,8 +36,8 @@ pub(super) fn run(context: &Context, dir: &TeamDir, options: &ChatOptions) -> Co
     let target = &options.target;
     let inputs = inputs(&text::given("-")?, &target.name)?;
     if target.is_lead() && inputs.is_empty() {
-        return Err(CommandError::new(ExitCode::Usage, "there is nothing to say on stdin")
-            .hint("`echo TEXT | teamctl chat`, or call it at a terminal"));
+        return Err(CommandError::new(ExitCode::Usage, "there is no message on stdin")
+            .hint("`echo TEXT | teamctl chat`, or run it at a terminal"));
     }
     let says = inputs.iter().any(|input| matches!(input, ChatInput::Say(_) | ChatInput::Unknown(..)));
     let mut pipe = block_on(Pipe::begin(context, dir, options, says))?;
@@ -47,7 +47,7 @@ pub(super) fn run(context: &Context, dir: &TeamDir, options: &ChatOptions) -> Co
     for input in inputs.collect::<Result<Vec<_>, _>>()? {
         match input {
             ChatInput::Quit => return Ok(ExitCode::Done),
-            ChatInput::Help => context.out.text(commands::help())?,
+            ChatInput::Help => context.out.text(commands::help(context.out.width().unwrap_or(usize::MAX)))?,
             ChatInput::Call(command) => drop(commands::run(context, *command, |_| true)?),
             ChatInput::Say(text) => pipe.view.sent(target.send(context, dir, &text)?),
             _ => {}

@@ -179,7 +179,7 @@ impl<'a> Session<'a> {
         if begun && model == SCRIPT {
             let what = "it runs the built-in `script` model, which does what lines such as `/bash make` say";
             self.context.out.note(what);
-            self.context.out.hint("/model anthropic (or openai:MODEL) takes another one");
+            self.context.out.hint("/model anthropic (or openai:MODEL) switches to another one");
         }
         let added = self.follower.conversation()?;
         let shown = if has_failed(&added.entries) { last.max(1) } else { last };

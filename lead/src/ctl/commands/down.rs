@@ -84,10 +84,10 @@ fn still_there(dir: &TeamDir, waited: Duration, force: bool) -> CommandError {
         },
     );
     let time = clock::span(waited.as_secs_f64());
-    let message = format!("the daemon has not stopped within {time}: it waits for {who}");
+    let message = format!("the daemon has not stopped within {time}: it is waiting for {who}");
     let hint = match force {
-        true => "the daemon sends SIGTERM, after a grace period SIGKILL, and then stops",
-        false => "the daemon stops when they have shut down; `teamd stop --force` terminates them",
+        true => "the daemon sends SIGTERM, then SIGKILL after a grace period, and then stops",
+        false => "the daemon stops once they have shut down; `teamd stop --force` terminates them",
     };
     CommandError::new(ExitCode::TimedOut, message).hint(hint)
 }

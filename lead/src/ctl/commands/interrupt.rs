@@ -1,28 +1,74 @@
-//! `teamctl interrupt`: interrupts a teammate's current turn.
+//! `teamctl interrupt`: interrupts a teammate's current turn, and says so once its transcript does.
+
+use std::time::Duration;
 
 use serde_json::json;
 use teamd_shared::clock::since_boot;
 use teamd_shared::control::Command;
 use teamd_shared::member::MemberStatus;
+use teamd_shared::message::IdleReason;
 use teamd_shared::name::Name;
-use teamd_shared::team_dir::TeamDir;
+use teamd_shared::team_dir::{TeamDir, TeamPath};
+use teamd_shared::transcript::{Entry, Event};
 
 use crate::client::Client;
 use crate::ctl::args::Teammate;
 use crate::ctl::context::{Context, block_on};
 use crate::ctl::roster;
+use crate::ctl::tail::Tail;
+use crate::ctl::waiting::within;
+use crate::ctl::wake::Wake;
 use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
 
+/// How long a turn may take to end: commands are killed, but a machine may be slow.
+const PATIENCE: Duration = Duration::from_secs(20);
+
 /// Runs the command.
 pub(in crate::ctl) fn run(context: &Context, args: Teammate) -> CommandResult {
-    let name = &args.name;
-    let done = match block_on(ask(&context.dir()?, name))? {
+    let (dir, name) = (context.dir()?, &args.name);
+    let is_interrupted = block_on(async {
+        // What ends from now on is read.
+        let mut transcript = Tail::new(&dir, TeamPath::transcript(name));
+        transcript.begin(Some(0), |_| true)?;
+        match ask(&dir, name).await? {
+            false => Ok(Ok(false)),
+            true => within(Some(PATIENCE), ended(context, &mut transcript, (&dir, name))).await,
+        }
+    })?;
+    let hint = || format!("`teamctl status {name}` shows what it does");
+    let late = || format!("{name} has not ended its turn yet");
+    let is_interrupted = is_interrupted.map_err(|early| early.error(name, late(), hint()))?;
+    let done = match is_interrupted {
         true => format!("interrupted {name}"),
         false => format!("{name} is idle: nothing to interrupt"),
     };
-    context.out.result(&json!({"name": name}), done)?;
+    context.out.result(&json!({"name": name, "interrupted": is_interrupted}), done)?;
     Ok(ExitCode::Done)
+}
+
+/// Waits until the work ends that is interrupted. Returns whether that was because of the interruption.
+async fn ended(
+    context: &Context,
+    transcript: &mut Tail<'_>,
+    (dir, name): (&TeamDir, &Name),
+) -> Result<bool, CommandError> {
+    let mut wake = Wake::new(dir, &TeamPath::transcript(name), context.settings.poll);
+    loop {
+        // Looked at first: what its transcript says of an end before that is read below.
+        let is_over = rests(dir, name)?;
+        for line in transcript.read()? {
+            match serde_json::from_slice::<Entry>(&line).map(|entry| entry.event) {
+                Ok(Event::Idle { idle_reason, .. }) => return Ok(idle_reason == IdleReason::Interrupted),
+                Ok(Event::Left { .. }) => return Ok(false),
+                _ => {}
+            }
+        }
+        if is_over {
+            return Ok(false);
+        }
+        wake.changed().await;
+    }
 }
 
 /// Asks the daemon for it. Returns whether there was work to interrupt.
@@ -32,9 +78,15 @@ pub(in crate::ctl) fn run(context: &Context, args: Teammate) -> CommandResult {
 pub(in crate::ctl) async fn ask(dir: &TeamDir, name: &Name) -> Result<bool, CommandError> {
     // Only work that began before this moment is interrupted.
     let asked_at = since_boot();
-    let roster = roster::load_one(dir, name)?;
-    let member = roster.member(name).filter(|it| it.status == MemberStatus::Idle);
-    let rests = member.map(|member| roster::is_at_rest(dir, member)).transpose()?.unwrap_or(false);
+    let rests = rests(dir, name)?;
     Client::connect(dir).await?.call(Command::Interrupt { name: name.clone(), asked_at }).await?;
     Ok(!rests)
+}
+
+/// Tells whether it has nothing to do, or has ended.
+fn rests(dir: &TeamDir, name: &Name) -> Result<bool, CommandError> {
+    let roster = roster::load_one(dir, name)?;
+    let Some(member) = roster.member(name) else { return Ok(false) };
+    let is_idle = member.status == MemberStatus::Idle && roster::is_at_rest(dir, member)?;
+    Ok(is_idle || member.status.is_ended())
 }

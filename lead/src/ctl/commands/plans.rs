@@ -23,7 +23,7 @@ pub(in crate::ctl) fn run(context: &Context, args: &Plans, kind: Kind) -> Comman
     let done = show(context, &found, args.id.is_some(), (&none, table))?;
     if args.id.is_none() && !found.is_empty() {
         context.out.hint(format_args!(
-            "`teamctl {noun}s ID` shows the whole of one; `teamctl approve ID` or `reject ID --feedback TEXT` answers"
+            "`teamctl {noun}s ID` shows one in full; `teamctl approve ID` or `reject ID --feedback TEXT` answers it"
         ));
     }
     Ok(done)

@@ -216,8 +216,8 @@ fn unanswered(
             (String::new(), format!("`teamctl wait {name} --for shutdown` waits again"))
         }
         (_, true) => (
-            format!("{name} is not gone, although signals were sent"),
-            "`teamctl log teamd` tells what holds it".to_owned(),
+            format!("{name} is still there, although signals were sent"),
+            "`teamctl log teamd` says what holds it up".to_owned(),
         ),
         (_, false) => (
             format!("{name} has not left within {time}"),

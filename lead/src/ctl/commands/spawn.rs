@@ -119,7 +119,7 @@ pub(in crate::ctl) async fn start(
         Err(early) => {
             let late = format!("{name} is not ready after {}", clock::span(timeout.as_secs_f64()));
             let hint = format!(
-                "it goes on starting: `teamctl status {name}` and `teamctl log {name}` show how far it is"
+                "it is still starting: `teamctl status {name}` and `teamctl log {name}` show its progress"
             );
             return Err(early.error(&name, late, hint));
         }

@@ -12,11 +12,11 @@ use teamd_shared::journal::Team;
 use teamd_shared::member::MemberStatus;
 use teamd_shared::price::Prices;
 use teamd_shared::task::TaskStatus;
-use teamd_shared::team_dir::TeamDir;
+use teamd_shared::team_dir::{TeamDir, TeamPath};
 use teamd_shared::transcript::Usage;
 
 use crate::ctl::args::StatusArgs;
-use crate::ctl::context::Context;
+use crate::ctl::context::{Context, block_on};
 use crate::ctl::grouping::{Group, natural};
 use crate::ctl::money::TeamCost;
 use crate::ctl::output::paint;
@@ -25,12 +25,19 @@ use crate::ctl::render::DIM;
 use crate::ctl::resources::Resources;
 use crate::ctl::table::cut;
 use crate::ctl::view::{Row, rows, sort};
-use crate::ctl::{journal, money, roster, tokens};
+use crate::ctl::wake::Wake;
+use crate::ctl::{journal, money, roster, tokens, top};
 use crate::error::CommandResult;
 use crate::exit_code::ExitCode;
 
 /// Runs the command.
 pub(in crate::ctl) fn run(context: &Context, args: &StatusArgs) -> CommandResult {
+    if args.watch
+        && top::is_possible(context)
+        && *args == (StatusArgs { watch: true, ..StatusArgs::default() })
+    {
+        return top::run(context);
+    }
     if args.name.is_none() && context.is_missing() {
         context.out.note(format_args!("there is no team directory at {} yet", context.path.display()));
         context.out.hint("`teamd start` makes one");
@@ -40,17 +47,44 @@ pub(in crate::ctl) fn run(context: &Context, args: &StatusArgs) -> CommandResult
         return Ok(ExitCode::Done);
     }
     let dir = context.dir()?;
-    let roster = roster::load(&dir)?;
+    if args.watch {
+        return block_on(watch(context, args, &dir));
+    }
+    show(context, args, &dir, &roster::load(&dir)?)
+}
+
+/// Shows the members again after each change, until the reader is gone.
+async fn watch(context: &Context, args: &StatusArgs, dir: &TeamDir) -> CommandResult {
+    let mut wake = Wake::new(dir, &TeamPath::config(), context.settings.poll);
+    let mut last = None;
+    while !context.out.closed() {
+        let roster = roster::load(dir)?;
+        let now = Some((roster::daemon_pid(&roster), roster));
+        if now != last
+            && let Some((_, roster)) = &now
+        {
+            if last.is_some() && !context.out.is_json() {
+                context.out.text("\n")?;
+            }
+            show(context, args, dir, roster)?;
+            last = now;
+        }
+        wake.changed().await;
+    }
+    Ok(ExitCode::Done)
+}
+
+fn show(context: &Context, args: &StatusArgs, dir: &TeamDir, roster: &Roster) -> CommandResult {
     let shown = match &args.name {
-        Some(name) => vec![roster::find(&roster, name)?],
+        Some(name) => vec![roster::find(roster, name)?],
         None => roster.members.iter().collect(),
     };
     // The table has no room for it, and a look at every process of the machine takes its time.
     let wanted = context.out.is_json() || args.name.is_some();
     let processes = wanted.then(Processes::read);
-    let team = folded(&dir, &roster);
+    let team = folded(dir, roster);
     let prices = money::prices(context);
-    let mut rows = rows(shown, &roster::running_names(&roster), &team, &prices);
+    let mut rows = rows(shown, &roster::running_names(roster), &team, &prices);
     match (context.out.is_json(), context.out.width()) {
         (true, _) => {}
         (false, Some(_)) => sort(&mut rows),
@@ -59,12 +93,12 @@ pub(in crate::ctl) fn run(context: &Context, args: &StatusArgs) -> CommandResult
     rows.retain(|row| is_wanted(args, row));
     for row in &mut rows {
         // One odd inbox must not hide the others.
-        row.unread = roster::unread(&dir, row.member).ok();
-        let of = |it| Resources::of(it, &roster, row.member, args.name.is_some());
+        row.unread = roster::unread(dir, row.member).ok();
+        let of = |it| Resources::of(it, roster, row.member, args.name.is_some());
         row.resources = processes.as_ref().and_then(of);
     }
     if context.out.is_json() {
-        context.out.json(&document(&roster, &rows, &team, &prices))?;
+        context.out.json(&document(roster, &rows, &team, &prices))?;
     } else if args.name.is_some() {
         context.out.text(rows.iter().map(details::details).collect::<String>())?;
     } else if rows.is_empty() && roster.members.is_empty() {
@@ -73,9 +107,9 @@ pub(in crate::ctl) fn run(context: &Context, args: &StatusArgs) -> CommandResult
     } else if rows.is_empty() {
         context.out.note(if args.waiting { "no teammate waits for you" } else { "no teammate is running" });
     } else {
-        context.out.text(list(context.out.width(), args, &rows) + &sum(&roster, &prices) + &tasks(&team))?;
+        context.out.text(list(context.out.width(), args, &rows) + &sum(roster, &prices) + &tasks(&team))?;
     }
-    if roster::daemon_pid(&roster).is_none() {
+    if roster::daemon_pid(roster).is_none() {
         context.out.note("the daemon is not running; showing the last recorded state");
     }
     if let Some(why) = roster.sandbox.as_ref().and_then(|sandbox| sandbox.weak.as_ref()) {

@@ -122,6 +122,7 @@ fn the_headline_of_a_plan_is_its_first_line_that_says_something() {
         ("# Plan\n\nSplit the parser\n", "Split the parser"),
         ("## Plan: split the parser\nfirst", "Plan: split the parser"),
         ("**Plan**\n- Move the lexer\n", "Move the lexer"),
+        ("1. **Correct the test**, not `sum`", "1. Correct the test, not `sum`"),
         ("# Plan\n", "Plan"),
         ("\n\n", ""),
         ("Drop the cache.\nThen rebuild.", "Drop the cache."),

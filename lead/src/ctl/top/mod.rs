@@ -46,12 +46,17 @@ const LAST: Duration = Duration::from_secs(3);
 /// How old the look at the processes may be that the memory is shown by.
 const PROCESSES: Duration = Duration::from_secs(2);
 
+/// Tells whether there is a terminal to draw on and to read keys from.
+pub(super) fn is_possible(context: &Context) -> bool {
+    screen::is_terminal() && !context.out.is_json()
+}
+
 /// Runs the command, until the person quits.
 pub(super) fn run(context: &Context) -> CommandResult {
-    if !screen::is_terminal() || context.out.is_json() {
+    if !is_possible(context) {
         let message = "`top` needs a terminal for stdin and stdout";
         return Err(CommandError::new(ExitCode::Usage, message).hint(
-            "`teamctl events --follow` follows the team into a pipe, `teamctl status --json` shows it once",
+            "in a pipe `teamctl status --watch` shows the teammates after each change, `teamctl events --follow` each event",
         ));
     }
     let dir = context.dir()?;
@@ -262,7 +267,7 @@ impl<'d> Top<'d> {
             }
         };
         if tokio::time::timeout(LAST, done()).await.is_err() {
-            self.context.out.note("what was begun goes on, as far as the daemon has recorded it");
+            self.context.out.note("what has begun goes on if the daemon has recorded it");
             self.context.out.hint("`teamctl events --last 5` shows that");
         }
         Ok(ExitCode::Done)

@@ -21,7 +21,7 @@ use teamd_shared::journal::{
     Line, MemberEvent, MemberRecord, Notice, Record, RequestEvent, RequestRecord, TaskRecord, Team,
     TeamEvent, TeamRecord,
 };
-use teamd_shared::member::Member;
+use teamd_shared::member::{Ending, Member};
 use teamd_shared::message::LEAD;
 use teamd_shared::name::Name;
 use teamd_shared::request::{Kind, Payload, Request, Status};
@@ -106,6 +106,7 @@ pub(crate) fn decide(view: &View<'_>, event: &Event, ids: &mut dyn Ids) -> Decis
         Event::Review { task } => view.review(*task, ids),
         Event::Offer => view.offer(ids),
         Event::Deadline => view.deadline(),
+        Event::Forced { incarnation } => view.terminate_incarnation(incarnation, Ending::Force),
         Event::Terminate => view.terminate(ids),
     }
 }
@@ -140,7 +141,9 @@ impl View<'_> {
         if member.phase.is_ended() {
             let hint = match *name == Name::lead() {
                 true => "`teamctl chat` starts it".to_owned(),
-                false => format!("start it again with `teamctl spawn {name}`, or go on with `--resume`"),
+                false => format!(
+                    "start it again with `teamctl spawn {name}`, or continue its conversation with `--resume`"
+                ),
             };
             return Err(conflict(format!("{name} is not running"), hint));
         }

@@ -149,6 +149,8 @@ pub(crate) enum Event {
     Review { task: TaskId },
     /// Work may be there for idle members.
     Offer,
+    /// A person had it ended by force, which could not be journaled: it was killed.
+    Forced { incarnation: Incarnation },
     /// A deadline has come.
     Deadline,
     /// SIGTERM or Ctrl-C.
@@ -174,7 +176,8 @@ impl Event {
             | Self::Found { incarnation }
             | Self::Ended { incarnation, .. }
             | Self::Pong { incarnation, .. }
-            | Self::Silent { incarnation } => Some(incarnation),
+            | Self::Silent { incarnation }
+            | Self::Forced { incarnation } => Some(incarnation),
             Self::Command(..)
             | Self::Spawn(..)
             | Self::LeadRead { .. }

@@ -176,6 +176,16 @@ fn a_model_needs_the_key_of_its_service() {
 }
 
 #[test]
+fn a_role_is_one_visible_line() {
+    let with = |role: &str| TermsPatch { role: Some(role.to_owned()), ..TermsPatch::default() };
+    for (role, is_one) in
+        [("reviewer", true), ("re\u{1b}[2Jviewer", false), ("a\nb", false), (" tester\n", true)]
+    {
+        assert_eq!(try_resolved("dora", with(role), &[]).is_ok(), is_one, "{role:?}");
+    }
+}
+
+#[test]
 fn a_variable_with_a_wrong_value_is_an_error() {
     for (variable, text) in
         [("TEAM_MODEL", "gpt"), ("TEAM_MAX_TURNS", "0"), ("TEAM_MAX_TOKENS", "many"), ("MODEL_ID", "a\nb")]

@@ -6,6 +6,7 @@
 use clap::Parser;
 use teamd_shared::name::Name;
 use teamd_shared::request::Kind;
+use teamd_shared::suggest;
 
 use crate::ctl::args::{Cli, Command};
 use crate::ctl::commands::{answer, events, inbox, interrupt, plans, shutdown, status, task};
@@ -52,6 +53,9 @@ const COMMANDS: [Slash; 18] = [
     slash("/team", "[NAME]", "status", ""),
     slash("/exit", "", "", ""),
 ];
+
+/// Where the right column of the help begins.
+const ASIDE: &str = "                            ";
 
 /// How the keys of the prompt work.
 const KEYS: &str = "  @PATH                     a file that goes with the message
@@ -121,8 +125,10 @@ fn command(text: &str, agent: &Name) -> ChatInput {
     let (word, rest) = first_word(text);
     let error = |why: String| CommandError::new(ExitCode::Usage, why).hint("//TEXT sends /TEXT");
     let Some(slash) = COMMANDS.iter().find(|slash| slash.word == word) else {
-        let why = format!("there is no command {word}; there are {}", completions("/").join(" "));
-        return ChatInput::Unknown(text.to_owned(), error(why));
+        let known = completions("/");
+        let meant = suggest::nearest(word, known.iter().copied());
+        let meant = meant.map_or_else(|| known.join(" "), |meant| format!("did you mean {meant}?"));
+        return ChatInput::Unknown(text.to_owned(), error(format!("there is no command {word}")).hint(meant));
     };
     slash.read(rest, agent).unwrap_or_else(|why| ChatInput::Wrong(error(why)))
 }
@@ -218,11 +224,13 @@ pub(in crate::ctl::chat) fn takes(word: &str) -> Option<Takes> {
     }
 }
 
-/// Lists the commands.
-pub(in crate::ctl::chat) fn help() -> String {
+/// Lists the commands, in lines of so many columns.
+pub(in crate::ctl::chat) fn help(columns: usize) -> String {
     let listed = COMMANDS.iter().filter(|slash| !slash.help.is_empty());
     let lines = listed.map(|it| format!("  {:<25} {}\n", format!("{} {}", it.word, it.takes), it.help));
-    lines.collect::<String>() + KEYS
+    let options = textwrap::Options::new(columns).subsequent_indent(ASIDE);
+    let text = lines.collect::<String>() + KEYS;
+    text.lines().map(|line| textwrap::fill(line, &options) + "\n").collect()
 }
 
 /// Rewrites a hint for the prompt: a command of `teamctl` becomes the command of the prompt that calls it.
@@ -305,11 +313,10 @@ mod tests {
     #[test]
     fn a_line_that_is_no_command_is_not_sent() {
         let ChatInput::Unknown(_, why) = parsed("/bash ls") else { panic!() };
-        assert_eq!(
-            why.message(),
-            "there is no command /bash; there are /status /inbox /events /tasks /cost /plans /reviews /approve /reject /shutdown /interrupt \
-             /attach /model /clear /help /quit /team /exit"
-        );
+        assert_eq!(why.message(), "there is no command /bash");
+        assert!(why.next_step().unwrap().ends_with("/help /quit /team /exit"), "{why:?}");
+        let ChatInput::Unknown(_, why) = parsed("/stauts") else { panic!() };
+        assert!(why.next_step().unwrap().ends_with("did you mean /status?"), "{why:?}");
         for line in [
             "/",
             "/approve",
@@ -366,6 +373,7 @@ mod tests {
             (Some(Takes::Name), Some(Takes::Id), None)
         );
         assert_eq!(completions("x"), Vec::<&str>::new());
-        assert!(help().contains("//TEXT"));
+        assert!(help(80).contains("//TEXT"));
+        assert!(help(60).lines().all(|line| line.chars().count() <= 60));
     }
 }

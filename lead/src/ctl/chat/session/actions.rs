@@ -71,15 +71,14 @@ impl Session<'_> {
         }
         self.context.out.aside(format_args!("{} runs {}", self.target.name, escape::line(&self.model)));
         if self.target.is_lead() {
-            self.context.out.hint("/model anthropic (or openai:MODEL) takes another one");
+            self.context.out.hint("/model anthropic (or openai:MODEL) switches to another one");
         }
     }
 
     /// Ends the lead agent and starts it again: with another model, or with a fresh conversation.
     pub(super) async fn restart(&mut self, model: Option<String>, fresh: bool) {
         let Some(start) = &mut self.target.start else {
-            let message =
-                format!("only the lead agent is started by a chat, and {} is none", self.target.name);
+            let message = format!("a chat restarts only the lead agent, not {}", self.target.name);
             let hint = format!(
                 "`teamctl shutdown {0}`, then `teamctl spawn {0}` with what you want",
                 self.target.name

@@ -88,7 +88,7 @@ impl Session<'_> {
                 Ok(target) => return Next::Turn(target),
                 Err(error) => self.context.out.error(&error),
             },
-            ChatInput::Help => self.context.out.aside(commands::help().trim_end()),
+            ChatInput::Help => self.console.screen.print(Box::new(commands::help)),
             ChatInput::Call(command) => self.call(*command).await,
             ChatInput::Model(model) => self.model(model).await,
             ChatInput::Clear => self.restart(None, true).await,

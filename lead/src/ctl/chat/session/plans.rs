@@ -1,6 +1,6 @@
 //! Plans and reviews in a chat: how they are shown, and the question to the person.
 
-use teamd_shared::request::Request;
+use teamd_shared::request::{Kind, Request};
 
 use super::Session;
 use crate::ctl::args::{Command, VerdictArgs};
@@ -25,13 +25,14 @@ impl Session<'_> {
             return;
         }
         let (id, from, noun) = (&plan.request_id, &plan.from, plan.kind.noun());
-        let line = match plan.is_pending() {
-            true => format!("{from} submits the {noun} {id}: {}", headline(&text(plan))),
-            false => format!("the {noun} {id} of {from} is {}", plan.status.as_str()),
+        let line = match (plan.is_pending(), plan.kind) {
+            (true, Kind::Review) => format!("{from} asks for the review {id}: {}", headline(&text(plan))),
+            (true, _) => format!("{from} submits the {noun} {id}: {}", headline(&text(plan))),
+            (false, _) => format!("the {noun} {id} of {from} is {}", plan.status.as_str()),
         };
         self.context.out.aside(paint(BOLD, escape::line(&line)));
         if plan.is_pending() {
-            self.ring(&format!("{from} submits a {noun}"));
+            self.ring(&format!("a {noun} of {from} waits for you"));
         }
     }
 
@@ -41,7 +42,7 @@ impl Session<'_> {
     pub(super) fn next_question(&mut self) -> Option<PlanQuestion> {
         let is_over = |question: &mut PlanQuestion| self.follower.pending(&question.request_id).is_none();
         if self.question.take_if(is_over).is_some() {
-            self.context.out.note("you are asked no more");
+            self.context.out.note("the question has been answered: your answer is no longer needed");
         }
         let mut calls = self.view.proposals().iter().filter(|it| !self.asked.contains(&it.call));
         if let Some(question) = &mut self.question {

@@ -7,7 +7,7 @@ use teamd_shared::journal::reader::{Since, load};
 use teamd_shared::journal::{MemberEvent, Record};
 use teamd_shared::name::Name;
 use teamd_shared::price::{Dollars, Prices};
-use teamd_shared::request::Answerer;
+use teamd_shared::request::Kind;
 use teamd_shared::task::{Task, TaskId, TaskStatus};
 use teamd_shared::team_dir::TeamDir;
 use teamd_shared::transcript::{Entry, Event, Usage};
@@ -24,7 +24,7 @@ pub(super) struct Decided {
     pub(super) tasks: BTreeMap<TaskId, Task>,
     /// When processes of members ended.
     exits: BTreeMap<Name, Vec<f64>>,
-    /// When requests of members waited for an answer.
+    /// When plans of members waited for an answer.
     waits: BTreeMap<String, BTreeMap<String, Span>>,
     /// When a member held a task.
     held: Vec<(TaskId, Name, Span)>,
@@ -69,7 +69,8 @@ impl Decided {
             Record::Member(record) if record.event == MemberEvent::Exited => {
                 self.exits.entry(record.member.name.clone()).or_default().push(at);
             }
-            Record::Request(record) if record.request.kind.rules().answered_by == Answerer::Lead => {
+            // Work on other tasks goes on while a review waits.
+            Record::Request(record) if record.request.kind == Kind::PlanApproval => {
                 let request = &record.request;
                 let waits = self.waits.entry(request.from.clone()).or_default();
                 waits.insert(request.request_id.to_string(), (request.created_at, request.resolved_at));

@@ -136,7 +136,7 @@ fn json_holds_the_roster_as_it_is_and_the_unread_messages() {
     let line = r#"{"type":"message","from":"user","content":"hi"}"#;
     teamd_shared::fs::replace(
         &dir,
-        &teamd_shared::team_dir::TeamPath::inbox(&Name::new("bob").unwrap()),
+        &TeamPath::inbox(&Name::new("bob").unwrap()),
         format!("{line}\n").as_bytes(),
     )
     .unwrap();

@@ -64,7 +64,7 @@ impl View<'_> {
         if order.resume && before.is_none() {
             let message = format!("{name} has no earlier incarnation to resume");
             return Err(Refusal::new(RefusalCode::NotFound, message)
-                .hint(format!("`teamctl spawn {name}` without --resume begins afresh")));
+                .hint(format!("`teamctl spawn {name}` without --resume starts it")));
         }
         if order.resume && terms.prompt.is_some() {
             return Err(Refusal::new(RefusalCode::Usage, "a resumed teammate takes no prompt")

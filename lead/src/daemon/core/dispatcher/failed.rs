@@ -1,10 +1,13 @@
 //! An append that failed. The state is as before, the commands are refused, and the other events stay at the front of the
 //! queue. Nothing else is decided until those events can be journaled. A command or a signal brings the next attempt at once.
+//!
+//! A person can end processes all the same: what a command or a second signal ends by force is killed, and journaled later.
 
-use teamd_shared::control::{Refusal, RefusalCode};
+use teamd_shared::control::{Command, Refusal, RefusalCode};
+use teamd_shared::name::Name;
 
 use super::{Batch, Dispatcher, End, RETRY};
-use crate::daemon::core::event::{Action, Event, Now};
+use crate::daemon::core::event::{Action, Event, Incarnation, Now};
 use crate::daemon::core::owners::{NotWritten, Owners};
 
 impl Dispatcher {
@@ -26,15 +29,35 @@ impl Dispatcher {
     }
 
     fn take_back(&mut self, batch: Batch, why: String, owners: &mut dyn Owners) {
-        let refusal = Refusal::new(RefusalCode::Failed, why)
-            .hint("nothing was changed; free space on the disk, and try again");
-        if self.live.terminations > 1 {
-            self.end = Some(End::Failed("told to end, and the journal cannot be written".to_owned()));
-        }
+        let ends = self.live.terminations > 1;
         for event in batch.events.into_iter().rev() {
+            let forced = self.forced(&event);
+            for incarnation in &forced {
+                self.kill(incarnation, owners);
+            }
+            let stops = matches!(event, Event::Command(_, Command::Stop { force: true }));
+            if stops || ends {
+                let why =
+                    "told to end by force, and the journal cannot be written: its teammates were killed";
+                self.end = Some(End::Failed(why.to_owned()));
+            }
             match event {
                 Event::Command(client, _) | Event::Spawn(client, ..) | Event::Task(client, ..) => {
-                    self.replies.push((client, Err(refusal.clone())));
+                    let hint = match forced.as_slice() {
+                        _ if stops => {
+                            "every teammate was killed, and the daemon ends, without a record of it; free space on the disk \
+                             before the next `teamd start`"
+                        }
+                        [] => "nothing was changed; free space on the disk, and try again",
+                        [..] => {
+                            "its process was killed all the same; that is recorded once there is space on the disk"
+                        }
+                    };
+                    self.replies
+                        .push((client, Err(Refusal::new(RefusalCode::Failed, why.clone()).hint(hint))));
+                    forced
+                        .into_iter()
+                        .for_each(|it| self.events.push_front(Event::Forced { incarnation: it }));
                 }
                 // A worker that is still silent is found again.
                 Event::Deadline | Event::Silent { .. } => {}
@@ -55,6 +78,18 @@ impl Dispatcher {
         }
         // What workers have said holds nevertheless.
         owners.show(&self.team, &self.live, &batch.touched);
+    }
+
+    /// Returns the incarnations that an event ends by force.
+    fn forced(&self, event: &Event) -> Vec<Incarnation> {
+        let is_meant = |name: &Name| match event {
+            Event::Command(_, Command::Shutdown(order)) => order.force_after.is_some() && order.name == *name,
+            Event::Command(_, Command::Stop { force }) => *force,
+            Event::Terminate => self.live.terminations > 1,
+            _ => false,
+        };
+        let members = self.team.members.values().map(|state| &state.record);
+        members.filter(|it| !it.phase.is_ended() && is_meant(&it.name)).map(Incarnation::of).collect()
     }
 
     /// Queues an event. While the journal cannot be written, only the last of a worker's repeated reports is queued: a disk may

@@ -250,7 +250,7 @@ fn nothing_of_a_batch_that_could_not_be_written_holds_or_is_done() {
     let mut fixture = Fixture::with_alice();
     fixture.owners.full = true;
     let before = fixture.dispatcher.team.clone();
-    let taken = fixture.on(Event::Command(CLIENT, Command::Stop { force: true }));
+    let taken = fixture.on(Event::Command(CLIENT, Command::Stop { force: false }));
     assert_eq!(taken, ["append fails", "show", "refuse"]);
     assert_eq!(fixture.dispatcher.team.members, before.members);
     assert!(
@@ -329,7 +329,7 @@ fn a_restart_does_not_get_the_environment_of_a_refused_order() {
         lead_inbox: None,
         checkout: None,
     };
-    let leave = leave(30.0, Some(30.0));
+    let leave = leave(30.0, None);
     let leave = Event::Command(CLIENT, Command::Shutdown(leave));
     fixture.owners.full = true;
     let taken = fixture.handle(vec![leave, ended(), Event::Spawn(CLIENT, next_id(), Box::new(order), facts)]);

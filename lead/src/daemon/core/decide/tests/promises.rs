@@ -72,6 +72,8 @@ pub(super) struct Promises {
     pub(super) environments: BTreeMap<Name, Environment>,
     /// The incarnations that ended themselves because they were released.
     pub(super) left: BTreeSet<Incarnation>,
+    /// The incarnations that a person has ended by force: they are killed although that cannot be journaled.
+    pub(super) forced: BTreeSet<Incarnation>,
     /// When each member was started again, since its last spawn.
     restarts: BTreeMap<Name, Vec<Duration>>,
     tells: BTreeMap<(Uuid, Name), Told>,

@@ -7,7 +7,7 @@ impl Fixture {
     fn is_kept_busy(&mut self) {
         for _ in 0..3 {
             self.owners.now.monotonic += RETRY / 4;
-            let taken = self.on(Event::Command(CLIENT, Command::Stop { force: true }));
+            let taken = self.on(Event::Command(CLIENT, Command::Stop { force: false }));
             assert!(taken.contains(&"refuse"), "{taken:?}");
         }
         self.owners.now.monotonic += RETRY / 4;
@@ -52,7 +52,31 @@ fn a_second_sigterm_ends_the_daemon_although_neither_can_be_journaled() {
             fixture.seconds_later(1);
             assert!(fixture.dispatcher.end.is_none(), "told once, it waits for the disk");
         }
-        fixture.on(Event::Terminate);
+        assert!(fixture.on(Event::Terminate).contains(&"signal"), "{commands}");
         assert!(matches!(fixture.dispatcher.end, Some(End::Failed(_))), "{commands}");
     }
+}
+
+#[test]
+fn what_a_person_ends_by_force_is_killed_at_once_and_recorded_later() {
+    let mut fixture = Fixture::with_alice();
+    fixture.owners.full = true;
+    let taken = fixture.on(Event::Command(CLIENT, Command::Shutdown(leave(0.0, None))));
+    assert!(taken.contains(&"refuse") && !taken.contains(&"signal"), "{taken:?}");
+    let taken = fixture.on(Event::Command(CLIENT, Command::Shutdown(leave(0.0, Some(10.0)))));
+    assert!(taken.contains(&"refuse") && taken.contains(&"signal"), "{taken:?}");
+    fixture.on(ended());
+    fixture.owners.full = false;
+    fixture.seconds_later(1);
+    assert_eq!(fixture.alice().phase, Phase::Killed, "and not started again");
+    assert!(fixture.dispatcher.end.is_none());
+}
+
+#[test]
+fn a_stop_by_force_ends_the_daemon_and_all_teammates() {
+    let mut fixture = Fixture::with_alice();
+    fixture.owners.full = true;
+    let taken = fixture.on(Event::Command(CLIENT, Command::Stop { force: true }));
+    assert!(taken.contains(&"refuse") && taken.contains(&"signal"), "{taken:?}");
+    assert!(matches!(fixture.dispatcher.end, Some(End::Failed(_))));
 }

@@ -80,6 +80,7 @@ impl Promises {
     pub(in super::super) fn signalled(&self, incarnation: &Incarnation) -> Checked {
         let member = self.fold.members.get(&incarnation.name).map(|state| &state.record);
         let journaled = member.is_some_and(|it| it.incarnation == incarnation.number && it.ending.is_some());
-        check(journaled, || format!("{} is signalled, and no line says so", incarnation.name))
+        let is_forced = self.forced.contains(incarnation);
+        check(journaled || is_forced, || format!("{} is signalled, and no line says so", incarnation.name))
     }
 }

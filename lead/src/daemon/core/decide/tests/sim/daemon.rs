@@ -173,6 +173,8 @@ impl World {
         }
         self.spoil(view.team, event, &mut decision);
         self.remember(heard, event, !decision.records.is_empty());
+        let members = view.team.members.values().map(|state| Incarnation::of(&state.record));
+        self.promises.forced.extend(members.filter(|member| is_forced(event, &member.name)));
         if let Event::Task(_, _, TaskOrder::Add { id, tasks, .. }) = event {
             self.promises.tasks.is_to_make(id, tasks.len());
         }
@@ -233,6 +235,15 @@ impl World {
         } else if let Some(worker) = self.processes.get_mut(&pid) {
             (worker.term, worker.frozen) = (true, false);
         }
+    }
+}
+
+/// Tells whether an event ends a member whatever that says, also when it cannot be journaled.
+fn is_forced(event: &Event, name: &Name) -> bool {
+    match event {
+        Event::Command(_, Command::Shutdown(order)) => order.force_after.is_some() && order.name == *name,
+        Event::Command(_, Command::Stop { force }) => *force,
+        event => *event == Event::Terminate,
     }
 }
 

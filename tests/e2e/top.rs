@@ -251,7 +251,7 @@ fn a_daemon_that_dies_is_shown_and_the_next_one_is_found() {
     });
     // By now each of these keys was taken: none is an answer for the next daemon.
     terminal.press("?");
-    terminal.until_screen("the help", |screen| screen.contains("answer with a feedback"));
+    terminal.until_screen("the help", |screen| screen.contains("down, up, first, last"));
     terminal.press("\x1b");
     team.teamd(["start"]).ok();
     terminal

@@ -181,7 +181,8 @@ fn a_role_is_one_visible_line() {
     for (role, is_one) in
         [("reviewer", true), ("re\u{1b}[2Jviewer", false), ("a\nb", false), (" tester\n", true)]
     {
-        assert_eq!(try_resolved("dora", with(role), &[]).is_ok(), is_one, "{role:?}");
+        let order = try_resolved(("dora", with(role), false), &[], None, &file());
+        assert_eq!(order.is_ok(), is_one, "{role:?}");
     }
 }
 

@@ -177,8 +177,16 @@ impl Client {
     /// # Errors
     /// [`CallError`] if the daemon refuses the command, or is gone.
     pub(crate) async fn call_and_wait(&mut self, command: Command) -> Result<Done, CallError> {
+        self.call_first(command, &[]).await
+    }
+
+    /// As [`Client::call_and_wait`]; the daemon is told more as soon as it has taken that in, and those answers are not looked at.
+    ///
+    /// # Errors
+    /// As [`Client::call_and_wait`].
+    pub(crate) async fn call_first(&mut self, command: Command, then: &[Command]) -> Result<Done, CallError> {
         loop {
-            match self.ask(command.clone()).await {
+            match self.ask(command.clone(), then).await {
                 Err(CallError::Lost(why)) => *self = self.next(why).await?,
                 answer => return answer,
             }
@@ -196,8 +204,11 @@ impl Client {
         }
     }
 
-    async fn ask(&mut self, command: Command) -> Result<Done, CallError> {
+    async fn ask(&mut self, command: Command, then: &[Command]) -> Result<Done, CallError> {
         let tag = self.send(command).await?;
+        for command in then {
+            self.send(command.clone()).await?;
+        }
         loop {
             let reply = self.reply().await?;
             if reply.tag == tag {

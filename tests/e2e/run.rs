@@ -106,13 +106,60 @@ fn what_is_not_done_is_told_with_the_reason_and_exits_with_3() {
         ended.stderr.contains("`teamctl approve ID`") && ended.stderr.contains("`teamctl task retry ID`"),
         "{ended:?}"
     );
-    // The team was kept: the run goes on where it stands.
+    // The team was kept: the next run goes on where it stands, and leaves it so.
     team.teamctl(["approve", &plan]).ok();
     team.teamctl(["wait", "--task", "3"]).ok();
     let ended = team.teamctl(["run", "--report", "report.xml"]).exits(3);
     assert!(ended.stdout.contains("0 of 2 tasks completed"), "{ended:?}");
     assert!(team.text("report.xml").contains("failures=\"0\" errors=\"2\""), "{}", team.text("report.xml"));
-    assert_eq!(team.status("planner"), "shutdown");
+    assert!(
+        ended.stderr.contains("left so: ana, planner") && ended.stderr.contains("teamctl down"),
+        "{ended:?}"
+    );
+    assert_eq!((team.status("planner").as_str(), team.status("ana").as_str()), ("idle", "idle"));
+    team.teamctl(["down"]).ok();
+    team.until_no_process_is_left();
+}
+
+#[test]
+fn a_second_run_is_refused_and_a_run_ends_only_what_it_has_started() {
+    let team = team("[members.ana]\n");
+    team.teamctl(["spawn", "bob"]).ok();
+    team.write("tasks.md", &format!("- [ ] long\n  {HELD}\n"));
+    let args = ["run", "--tasks", "tasks.md", "--report", "report.json"];
+    let running = team.start_teamctl(args);
+    team.until_held();
+    let refused = team.teamctl(args).exits(7);
+    assert!(refused.stderr.contains("another `teamctl run` is under way"), "{refused:?}");
+    running.signal(Signal::SIGTERM);
+    let ended = running.finish().exits(143);
+    assert!(ended.stderr.contains("left so: bob"), "{ended:?}");
+    assert_eq!((team.status("ana").as_str(), team.status("bob").as_str()), ("shutdown", "idle"));
+    assert_eq!(report(&team)["tasks"].as_array().unwrap().len(), 1);
+    // What is started by then is ended, too, and the daemon stays that was there before.
+    team.release();
+    team.teamctl(["forget", "ana"]).ok();
+    let ended = team.teamctl(["run"]).ok();
+    assert!(ended.stdout.contains("ana shut down") && ended.stderr.contains("left so: bob"), "{ended:?}");
+    team.teamctl(["shutdown", "bob"]).ok();
+    let ended = run(&team, &[], "- [ ] x\n").ok();
+    assert!(ended.stderr.contains("left so: the daemon"), "{ended:?}");
+    team.teamctl(["down"]).ok();
+}
+
+#[test]
+fn a_run_that_is_still_starting_its_members_ends_by_a_signal() {
+    let script = "git init -q . && git -c user.name=u -c user.email=u@x commit -q --allow-empty -m first";
+    let team = team("[members.ana]\n[checkout]\nalways = true\nsetup = \"touch begun; sleep 600\"\n");
+    team.run_program("bash", ["-c", script]).ok();
+    team.trust();
+    team.write("tasks.md", "- [ ] x\n");
+    let running = team.start_teamctl(["run", "--tasks", "tasks.md", "--report", "report.json"]);
+    let begun = team.root().with_file_name("work.team").join("ana/begun");
+    team.until("the setup to run", || begun.exists());
+    running.signal(Signal::SIGTERM);
+    running.finish().exits(143);
+    assert_eq!(report(&team)["outcome"], "interrupted");
     team.until_no_process_is_left();
 }
 
@@ -153,6 +200,7 @@ fn ctrl_c_ends_the_run_in_order_and_twice_at_once() {
     assert_eq!(team.status("ana"), "shutdown", "{ended:?}");
     team.until_no_process_is_left();
     assert_eq!(report(&team)["outcome"], "interrupted");
+    assert_eq!(team.events("reminded"), 0, "its turn was ended, and it is to leave");
     // One that is stopped cannot leave.
     std::fs::remove_file(team.root().join("held")).unwrap();
     let running = team.start_teamctl(["run", "--report", "report.json"]);
@@ -279,6 +327,11 @@ fn what_cannot_begin_is_refused_before_anything_is_started() {
     assert!(
         ended.stderr.contains("cannot write the report") && ended.stdout.contains("1 of 1 tasks"),
         "{ended:?}"
+    );
+    let refused = team.teamctl(["run"]).exits(2);
+    assert!(
+        refused.stderr.contains("every task is finished") && refused.stderr.contains("task retry"),
+        "{refused:?}"
     );
     team.until_no_process_is_left();
 }

@@ -144,8 +144,9 @@ pub(crate) enum Command {
     /// Run the team until its tasks or a goal are done
     ///
     /// Starts the daemon and the members of team.toml, each of which is given the next task while it is idle. A GOAL goes to the
-    /// lead agent, which makes the tasks. Shows each change, shuts the team down, and says what came of each task. Exits 0 if
-    /// every task is completed, 3 if one is not, 5 if a limit was reached. Started again after it was killed, it goes on.
+    /// lead agent, which makes the tasks. Shows each change, shuts down what it has started, and says what came of each task.
+    /// Exits 0 if every task is completed, 3 if one is not, 5 if a limit was reached. Started again after it was killed, it goes
+    /// on.
     Run(Run),
     /// List the agents that a teammate can run
     ///

@@ -16,6 +16,7 @@ use crate::programs;
 use crate::registered;
 
 /// Starts the daemon if none runs, unless the person or a setting says otherwise. Then the command itself says what is missing.
+/// Returns whether it has started one.
 /// `check` looks first whether the command could be done at all, in the team directory if there is one.
 ///
 /// # Errors
@@ -24,7 +25,7 @@ pub(super) fn ensure_daemon(
     context: &Context,
     no_start: bool,
     check: impl FnOnce(Option<&TeamDir>) -> Result<(), CommandError>,
-) -> Result<(), CommandError> {
+) -> Result<bool, CommandError> {
     let dir = match TeamDir::open(&context.path) {
         Ok(dir) => Some(dir),
         Err(DirError::Missing(_)) => None,
@@ -35,11 +36,11 @@ pub(super) fn ensure_daemon(
         // One that was killed may hold the lock for a moment longer, but it answers no more.
         let is_gone = |error: CommandError| error.code() == ExitCode::NotRunning;
         if is_locked(dir) && !block_on(Client::connect(dir)).is_err_and(is_gone) {
-            return Ok(());
+            return Ok(false);
         }
     }
     if no_start || !context.settings.auto_start {
-        return Ok(());
+        return Ok(false);
     }
     refuse_home(&context.path)?;
     check(dir.as_ref())?;
@@ -63,8 +64,8 @@ fn refuse_home(path: &Path) -> Result<(), CommandError> {
         .hint("change to your project's directory; `teamd start` starts one here, if that is what you want"))
 }
 
-/// Runs `teamd start`, and says so if that one started the daemon.
-fn start(context: &Context) -> Result<(), CommandError> {
+/// Runs `teamd start`, and says so if that one started the daemon. Returns whether it did.
+fn start(context: &Context) -> Result<bool, CommandError> {
     let failed = |why: String| CommandError::new(ExitCode::Failed, format!("cannot start the daemon: {why}"));
     let program = programs::teamd().map_err(|error| failed(error.to_string()))?;
     let output = Command::new(&program)
@@ -88,9 +89,9 @@ fn start(context: &Context) -> Result<(), CommandError> {
         );
     }
     let Some(started) = said(&output.stdout).filter(|started| started["already_running"] == false) else {
-        return Ok(());
+        return Ok(false);
     };
     let path = context.path.to_string_lossy();
     context.out.aside(format_args!("started teamd (pid {}) for {}", started["pid"], escape::line(&path)));
-    Ok(())
+    Ok(true)
 }

@@ -88,6 +88,11 @@ pub enum Command {
         /// The plan.
         request_id: RequestId,
     },
+    /// Answered with [`Done::Quiet`] when nothing happens any more by itself: all is done, or all that is left is stuck.
+    AwaitQuiet {
+        /// The lead agent was given a goal: the first id that a task made of it can have.
+        goal: Option<TaskId>,
+    },
     /// Compare what a member was started with to what is set here. Answered with [`Done::Compared`]; no value is told.
     Compare {
         /// The member.
@@ -288,8 +293,21 @@ pub enum Done {
     Landed(Landed),
     /// The awaited plan has this status.
     Judged(PlanVerdict),
+    /// Nothing happens any more by itself. These get no further.
+    Quiet(Vec<Obstacle>),
     /// The daemon becomes the other program now, and answers nothing more.
     HandingOver,
+}
+
+/// Why a task, or the goal itself, gets no further.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Obstacle {
+    /// The task; null for the goal.
+    pub task: Option<TaskId>,
+    /// The reason, for people.
+    pub why: String,
+    /// The requests that wait for an answer.
+    pub requests: Vec<RequestId>,
 }
 
 /// A verdict on a plan.

@@ -105,6 +105,11 @@ impl TeamPath {
         Self::at("run", "chat".to_owned())
     }
 
+    /// `run/run`: `teamctl run` holds a `flock` on it, and writes there what it is to end.
+    pub fn run() -> Self {
+        Self::at("run", "run".to_owned())
+    }
+
     /// `run/checks`: a check that works in place, and each of its commands, holds a `flock` on it: one runs at a time.
     pub fn checks() -> Self {
         Self::at("run", "checks".to_owned())

@@ -188,9 +188,8 @@ impl<'a> Session<'a> {
         let items = self.view.update(&added.live, entries);
         self.show(items);
         self.awaits = self.view.in_turn();
-        for plan in self.follower.plans()?.iter().filter(|plan| plan.is_pending()) {
-            self.show_plan(plan);
-        }
+        self.follower.plans()?;
+        self.follower.waiting().for_each(|plan| self.show_plan(plan));
         Ok(())
     }
 

@@ -23,7 +23,7 @@ pub(crate) fn run(context: &Context, args: &Down) -> CommandResult {
     let dir = context.dir()?;
     block_on(async {
         let stopped = tokio::select! {
-            stopped = request_stop(&dir, args) => stopped?,
+            stopped = request_stop(&dir, args.force, &[]) => stopped?,
             () = tokio::time::sleep(args.timeout) => return Err(still_there(&dir, args.timeout, args.force)),
             Ok(()) = tokio::signal::ctrl_c() => {
                 return Err(CommandError::new(ExitCode::Interrupted, "interrupted: no longer waiting for the daemon")
@@ -39,13 +39,17 @@ pub(crate) fn run(context: &Context, args: &Down) -> CommandResult {
     })
 }
 
-/// Asks the daemon to stop, and waits until it has.
+/// Asks the daemon to stop, tells it more then, and waits until it has stopped.
 ///
 /// # Errors
 /// As [`Client::connect`], or if the daemon refuses.
-pub(super) async fn request_stop(dir: &TeamDir, args: &Down) -> Result<StopOutcome, CommandError> {
+pub(super) async fn request_stop(
+    dir: &TeamDir,
+    force: bool,
+    then: &[Order],
+) -> Result<StopOutcome, CommandError> {
     let (mut client, daemon) = daemon_that_answers(dir).await?;
-    let confirmed = match client.call_and_wait(Order::Stop { force: args.force }).await {
+    let confirmed = match client.call_first(Order::Stop { force }, then).await {
         Ok(Done::Stop(StopOutcome::Rejected(names))) => return Ok(StopOutcome::Rejected(names)),
         Ok(Done::Stop(StopOutcome::Stopped)) => true,
         Ok(other) => return Err(unexpected(&other)),

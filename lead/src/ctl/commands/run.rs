@@ -1,54 +1,71 @@
 //! `teamctl run`: a team works unattended until nothing is left to do, and the exit code says what came of it.
 //!
-//! The command only leads: it starts, adds, watches and shuts down by the same orders as other commands. It keeps no state, so
-//! one that was killed is run again, and goes on. Its end is one state of journal and roster ([`progress`]).
+//! The command only leads: it starts, adds, watches and shuts down by the same orders as other commands. It keeps no state but
+//! what it is to end ([`started`]), so one that was killed is run again, and goes on. That nothing happens any more, the daemon
+//! says.
 
 mod begin;
 mod conclude;
-mod progress;
 mod report;
 mod spent;
+mod started;
 mod view;
 
+use std::collections::BTreeSet;
+use std::pin::pin;
 use std::time::{Duration, Instant};
 
-use teamd_shared::clock::{since_boot, wall};
-use teamd_shared::config::{Roster, RosterMember};
-use teamd_shared::control::Command;
-use teamd_shared::journal::{Line, MemberEvent, Record, Team, TeamEvent};
-use teamd_shared::member::MemberStatus;
+use teamd_shared::clock::since_boot;
+use teamd_shared::config::Roster;
+use teamd_shared::control::{Command, Done, Obstacle, ShutdownOrder};
+use teamd_shared::id::{Ids, RandomIds};
+use teamd_shared::journal::{MemberEvent, Record, TeamEvent};
+use teamd_shared::name::Name;
 use teamd_shared::price::Prices;
 use teamd_shared::request::Kind;
+use teamd_shared::task::{TaskFields, TaskId};
 use teamd_shared::team_dir::{TeamDir, TeamPath};
-use teamd_shared::transcript;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::{down, spawn, task, up};
-use crate::client::{Client, is_locked, not_running};
-use crate::ctl::args::{Down, Run};
+use crate::client::{CallError, Client, is_locked, not_running, unexpected};
+use crate::ctl::args::Run;
 use crate::ctl::context::{Context, block_on};
 use crate::ctl::output::{Dock, Screen};
 use crate::ctl::render::event;
-use crate::ctl::stream::as_it_stands;
-use crate::ctl::tail::Tail;
+use crate::ctl::view::{JournalFollower, NewLines};
 use crate::ctl::waiting::{Early, within};
 use crate::ctl::wake::Wake;
-use crate::ctl::{auto_start, clock, journal, roster, text, tokens};
+use crate::ctl::{auto_start, clock, roster, text, tokens};
 use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
 
 use begin::{has_work, member};
-use progress::{Obstacle, Progress, Scope, Seat, Seen, Wait};
 use report::ReportFile;
 use spent::Spent;
+use started::{Started, ToEnd};
 
-/// How often a member is looked at that is idle, but has mail to read.
-const POLL_SETTLING: Duration = Duration::from_millis(20);
-/// How long the roster may show a member as it was before its last entry, in seconds. Not each entry changes what it shows.
-const ROSTER_FOLLOWS: f64 = 2.0;
+/// Seconds after which signals end a member that the run ends.
+const FORCE_AFTER: f64 = 10.0;
 
-/// How long the daemon may take to give an idle member a task that it may claim. Some it gives none, whose checkout is not clean.
-const OFFERED: Duration = Duration::from_secs(60);
+/// The tasks that a run is about: those that were open when it began, and those that were made since.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Scope {
+    open: BTreeSet<TaskId>,
+    since: TaskId,
+}
+
+impl Scope {
+    /// Tells whether a task is one of them.
+    fn has(&self, id: TaskId) -> bool {
+        id >= self.since || self.open.contains(&id)
+    }
+
+    /// Returns the lowest id that one of them can have.
+    fn first(&self) -> TaskId {
+        self.open.first().map_or(self.since, |&open| open.min(self.since))
+    }
+}
 
 /// Why a run has ended.
 enum Ending {
@@ -73,8 +90,10 @@ pub(in crate::ctl) fn run(context: &Context, args: &Run) -> CommandResult {
         has_work(dir, goal.is_some() || !tasks.is_empty())?;
         names.iter().try_for_each(|name| spawn::check(context, dir, member(name)))
     };
+    let known = TeamDir::open(&context.path).ok();
+    let held = known.as_ref().map(Started::lock).transpose()?;
     let report = args.report.as_deref().map(ReportFile::create).transpose()?;
-    auto_start::ensure_daemon(context, false, |dir| {
+    let is_new = auto_start::ensure_daemon(context, false, |dir| {
         if names.is_empty() && goal.is_none() {
             return Err(CommandError::new(ExitCode::Usage, "team.toml names no member: no teammate would work on the tasks")
                 .hint("write `[members.NAME]` into team.toml beside the team directory, or give a GOAL to the lead agent"));
@@ -83,19 +102,22 @@ pub(in crate::ctl) fn run(context: &Context, args: &Run) -> CommandResult {
     })?;
     let dir = context.dir()?;
     check(Some(&dir))?;
+    let mut started = held.map_or_else(|| Started::lock(&dir), Ok)?;
+    started.begin(&roster::load(&dir)?, is_new)?;
     let screen = (context.out.width().is_some() && Screen::can_move()).then(Screen::new);
     let drawn = screen.as_ref().map(|screen| context.elsewhere()(screen.output()));
     let context = drawn.as_ref().unwrap_or(context);
-    let mut work = Work::begin(context, &dir, (args, screen.as_ref()))?;
-    let ended = work.prepare(&names, (tasks, goal)).and_then(|()| block_on(work.follow()));
+    let mut work = Work::begin(context, &dir, (args, screen.as_ref(), &mut started))?;
+    let ended = block_on(work.follow(&names, (tasks, goal)));
     let ended = ended.unwrap_or_else(|error| match error.code() {
         ExitCode::Interrupted => Ending::Signal(ExitCode::Interrupted),
         _ => Ending::Failed(error),
     });
     let is_over = matches!(ended, Ending::Over(_));
-    let left = match (args.keep && is_over) || !is_locked(&dir) {
-        true => Ok(()),
-        false => block_on(shut_down(context, &dir, !is_over)),
+    let left = match args.keep && is_over {
+        _ if !is_locked(&dir) => Ok(()),
+        true => work.started.ended(),
+        false => block_on(work.shut_down(!is_over)),
     };
     let concluded = work.show_changes().and_then(|()| {
         screen.iter().for_each(|screen| screen.dock(Dock::default()));
@@ -111,19 +133,30 @@ struct Work<'a> {
     dir: &'a TeamDir,
     args: &'a Run,
     screen: Option<&'a Screen>,
+    started: &'a mut Started,
     began: (Instant, f64),
     prices: Prices,
     scope: Scope,
     has_goal: bool,
     spent: Spent,
-    journal: Tail<'a>,
+    journal: JournalFollower<'a>,
+    /// The last line of the journal that was looked at.
+    shown: u64,
 }
 
-impl<'a> Work<'a> {
-    /// Follows the team until the run has ended.
-    async fn follow(&mut self) -> Result<Ending, CommandError> {
+impl Work<'_> {
+    /// Has the team work until the run has ended.
+    async fn follow(
+        &mut self,
+        names: &[Name],
+        given: (Vec<TaskFields>, Option<String>),
+    ) -> Result<Ending, CommandError> {
         let left = self.args.timeout.map(|timeout| timeout.saturating_sub(self.began.0.elapsed()));
-        match interruptible(left, self.watch()).await? {
+        let work = async {
+            self.prepare(names, given).await?;
+            self.watch().await
+        };
+        match interruptible(left, work).await? {
             Ok(ending) => Ok(ending),
             Err(None) => Ok(Ending::Limit("time")),
             Err(Some(code)) => Ok(Ending::Signal(code)),
@@ -131,65 +164,83 @@ impl<'a> Work<'a> {
     }
 
     async fn watch(&mut self) -> Result<Ending, CommandError> {
+        let dir = self.dir;
         let [mut records, mut members] = [TeamPath::journal(), TeamPath::config()]
-            .map(|at| Wake::new(self.dir, &at, self.context.settings.poll));
-        let (mut seemed_over, mut offered) = (None, (0, Instant::now()));
+            .map(|at| Wake::new(dir, &at, self.context.settings.poll));
+        let mut quiet = pin!(quiet(dir, self.has_goal.then(|| self.scope.first())));
+        let mut over = None;
         loop {
             self.show_changes()?;
-            // In this order: an inbox that was read later has what followed from the journal.
-            let (team, roster) = (journal::fold(self.dir)?, roster::load(self.dir)?);
+            let roster = roster::load(dir)?;
             self.spent.observe(&roster);
-            self.draw(&team, &roster);
+            self.draw(&roster);
             if let Some(limit) = self.limit() {
                 return Ok(Ending::Limit(limit));
             }
-            if !is_locked(self.dir) {
-                return Err(
-                    not_running(self.dir).hint("run `teamctl run` again: it starts the daemon and goes on")
-                );
+            if let Some(obstacles) = over {
+                return Ok(Ending::Over(obstacles));
             }
-            let seat = |member| Ok(Seat { member, rests: self.rests(member)? });
-            let seats: Vec<Seat<'_>> =
-                roster.members.iter().map(seat).collect::<Result<_, CommandError>>()?;
-            let seen = Seen { team: &team, seats: &seats, scope: &self.scope, has_goal: self.has_goal };
-            let progress = seen.progress();
-            if offered.0 != team.seq || progress != Progress::GoesOn(Wait::Offer) {
-                offered = (team.seq, Instant::now());
-            }
-            match &progress {
-                Progress::GoesOn(Wait::Offer) if offered.1.elapsed() > OFFERED => {
-                    return Ok(Ending::Over(seen.obstacles()));
-                }
-                Progress::Over if seemed_over == Some(team.seq) => return Ok(Ending::Over(seen.obstacles())),
-                Progress::Over => {
-                    // What the journal says may not have its effects yet. A daemon that answers has performed them.
-                    seemed_over = Some(team.seq);
-                    Client::connect(self.dir).await?.call(Command::Ping).await?;
-                    continue;
-                }
-                Progress::GoesOn(_) => seemed_over = None,
-            }
-            let changed = async {
-                tokio::select! {
-                    () = records.changed() => {}
-                    () = members.changed() => {}
-                }
-            };
-            match progress {
-                Progress::GoesOn(Wait::Mail) => drop(tokio::time::timeout(POLL_SETTLING, changed).await),
-                _ => changed.await,
+            tokio::select! {
+                obstacles = &mut quiet => over = Some(obstacles?),
+                () = records.changed() => {}
+                () = members.changed() => {}
             }
         }
     }
 
-    /// Tells whether an idle member has nothing more to do, and the roster shows it as it is after its last piece of work.
-    fn rests(&self, member: &RosterMember) -> Result<bool, CommandError> {
-        if member.status != MemberStatus::Idle {
-            return Ok(true);
+    /// Ends what the run has started, as `teamctl down --force` does: each member is asked, and one that rejects is ended by
+    /// signals. Another signal to this command ends the waiting. With `interrupts`, turns end then: they would only cost more.
+    async fn shut_down(&mut self, interrupts: bool) -> Result<(), CommandError> {
+        let (dir, out, roster) = (self.dir, &self.context.out, roster::load(self.dir)?);
+        let (end, stay) = self.started.to_end(&roster);
+        let names = match &end {
+            ToEnd::Team => roster::running_names(&roster).into_iter().collect(),
+            ToEnd::Members(names) => names.clone(),
+        };
+        let interrupt = |name: &Name| Command::Interrupt { name: name.clone(), asked_at: since_boot() };
+        let interrupts: Vec<Command> = names.iter().filter(|_| interrupts).map(interrupt).collect();
+        let ending = async {
+            match &end {
+                ToEnd::Team => down::request_stop(dir, true, &interrupts).await.map(drop),
+                ToEnd::Members(names) => self.end_members(names, interrupts).await,
+            }
+        };
+        if interruptible(None, ending).await?.is_err() {
+            out.note("the team is still shutting down; `teamctl status` shows how far it is");
+            return Ok(());
         }
-        let last = transcript::last_entry(self.dir, &member.name)?;
-        let is_shown = |at| at <= member.updated_at || wall() - at > ROSTER_FOLLOWS;
-        Ok(last.is_none_or(|entry| is_shown(entry.at)) && roster::is_at_rest(self.dir, member)?)
+        if let ToEnd::Members(_) = end {
+            let stay: Vec<&str> = stay.iter().map(Name::as_str).collect();
+            let stay = if stay.is_empty() { "the daemon".to_owned() } else { stay.join(", ") };
+            out.note(format_args!("running since before this run, and left so: {stay}"));
+            out.hint("`teamctl down` ends the whole team");
+        }
+        self.started.ended()
+    }
+
+    /// Ends members. All are asked, and told `then`, before the first is waited for.
+    async fn end_members(&self, names: &[Name], then: Vec<Command>) -> Result<(), CommandError> {
+        let order = |name: &Name| {
+            Command::Shutdown(ShutdownOrder {
+                request_id: RandomIds.request(),
+                name: name.clone(),
+                reason: "the run has ended".to_owned(),
+                decide_within: self.context.settings.decide_within.as_secs_f64(),
+                force_after: Some(FORCE_AFTER),
+                wait: true,
+            })
+        };
+        let orders: Vec<Command> = names.iter().map(order).collect();
+        let mut then: Vec<Command> = orders.iter().skip(1).cloned().chain(then).collect();
+        let mut client = Client::connect(self.dir).await?;
+        for order in orders {
+            match client.call_first(order, &std::mem::take(&mut then)).await {
+                // One that is refused has ended meanwhile.
+                Ok(_) | Err(CallError::Refused(_)) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
     }
 
     /// Returns the limit that is reached.
@@ -204,27 +255,26 @@ impl<'a> Work<'a> {
 
     /// Prints the lines of the journal that are new and tell how the work goes.
     fn show_changes(&mut self) -> Result<(), CommandError> {
-        loop {
-            let lines = self.journal.read()?;
-            if lines.is_empty() {
-                return Ok(());
+        let mut new = NewLines::default();
+        let read = self.journal.read(&mut new);
+        // A journal that was put back is read again from its beginning.
+        for line in new.lines.iter().filter(|line| line.seq > self.shown) {
+            if let Record::Task(record) = &line.record {
+                self.spent.task(&record.task);
             }
-            for text in &lines {
-                let Ok(line) = serde_json::from_slice::<Line>(text) else { continue };
-                if let Record::Task(record) = &line.record {
-                    self.spent.task(&record.task);
-                }
-                match tells(&line.record) {
-                    true if self.context.out.is_json() => self.context.out.json(&as_it_stands(text))?,
-                    true => self.context.out.wrapped(&(event::event(text) + "\n"))?,
-                    false => {}
-                }
+            match tells(&line.record) {
+                true if self.context.out.is_json() => self.context.out.json(line)?,
+                true => self.context.out.wrapped(&(event::of_line(line) + "\n"))?,
+                false => {}
             }
         }
+        self.shown = self.journal.team.seq;
+        read
     }
 
-    fn draw(&self, team: &Team, roster: &Roster) {
+    fn draw(&self, roster: &Roster) {
         let Some(screen) = self.screen else { return };
+        let team = &self.journal.team;
         let (usage, cost) = self.spent.sum(&self.prices, |_| true);
         let time = self.began.0.elapsed().as_secs_f64();
         #[expect(clippy::cast_precision_loss, reason = "a bar has few cells")]
@@ -279,21 +329,14 @@ async fn interruptible<T>(
     }
 }
 
-/// Ends the team as `teamctl down --force` does: each member is asked, and one that rejects is ended by signals. Another signal to
-/// this command ends the waiting. With `interrupts`, turns end first: they would only cost more.
-async fn shut_down(context: &Context, dir: &TeamDir, interrupts: bool) -> Result<(), CommandError> {
-    let roster = roster::load(dir)?;
-    let mut client = Client::connect(dir).await?;
-    for name in roster::running(&roster).into_iter().map(|it| &it.name).filter(|_| interrupts) {
-        let interrupted =
-            client.call(Command::Interrupt { name: name.clone(), asked_at: since_boot() }).await;
-        // It is asked to leave all the same.
-        interrupted.err().inspect(|error| tracing::debug!("{name} is not interrupted: {error:?}"));
+/// Waits until nothing happens any more by itself. Returns what is stuck.
+async fn quiet(dir: &TeamDir, goal: Option<TaskId>) -> Result<Vec<Obstacle>, CommandError> {
+    match Client::connect(dir).await?.call_and_wait(Command::AwaitQuiet { goal }).await {
+        Ok(Done::Quiet(obstacles)) => Ok(obstacles),
+        Ok(other) => Err(unexpected(&other)),
+        Err(CallError::Lost(_) | CallError::Stopped) => {
+            Err(not_running(dir).hint("run `teamctl run` again: it starts the daemon and goes on"))
+        }
+        Err(error) => Err(error.into()),
     }
-    let args = Down { force: true, timeout: Duration::MAX };
-    let stopped = interruptible(None, down::request_stop(dir, &args)).await?;
-    if stopped.is_err() {
-        context.out.note("the team is still shutting down; `teamctl status` shows how far it is");
-    }
-    Ok(())
 }

@@ -42,7 +42,9 @@ pub(in crate::ctl) fn run(context: &Context, args: Spawn) -> CommandResult {
     let request = SpawnRequest { name: &name, flags: flags(args)?, ca, resume };
     // For a teammate that cannot be spawned no daemon is started either.
     auto_start::ensure_daemon(context, no_start, |dir| check(context, dir, request.clone()))?;
-    spawn(context, &context.dir()?, request, timeout, |value, text| context.out.result(&value, text))?;
+    let dir = context.dir()?;
+    let report = |value, text| context.out.result(&value, text);
+    block_on(spawn(context, &dir, request, timeout, report))?;
     Ok(ExitCode::Done)
 }
 
@@ -63,7 +65,7 @@ pub(super) fn check(
 ///
 /// # Errors
 /// As [`order`], [`start`] and `report`.
-pub(super) fn spawn(
+pub(super) async fn spawn(
     context: &Context,
     dir: &TeamDir,
     request: SpawnRequest<'_>,
@@ -76,7 +78,7 @@ pub(super) fn spawn(
     if let Some(prompt) = &order.terms.prompt {
         text::note_if_cut(context, prompt, "prompt");
     }
-    let ReadyWorker { pid, incarnation, status } = block_on(start(context, dir, order, timeout))?;
+    let ReadyWorker { pid, incarnation, status } = start(context, dir, order, timeout).await?;
     report(
         json!({"name": name, "pid": pid, "incarnation": incarnation, "status": status}),
         format!("{name} is {} (pid {pid}, incarnation {incarnation})", status.as_str()),

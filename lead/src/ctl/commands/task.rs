@@ -31,13 +31,13 @@ pub(in crate::ctl) fn run(context: &Context, args: Tasks) -> CommandResult {
     match args.command {
         TaskCommand::Add(add) => {
             let fields = TaskFields { subject: Some(add.subject), ..given(add.fields)? };
-            let made = make(context, vec![fields], false)?;
+            let made = block_on(make(context, vec![fields], false))?;
             let Some(task) = made.first() else { return Ok(ExitCode::Failed) };
             context.out.result(task, task.id).map(|()| ExitCode::Done)
         }
         TaskCommand::Import(import) => {
             let tasks = import::read(&import.file)?;
-            let made = make(context, tasks, true)?;
+            let made = block_on(make(context, tasks, true))?;
             let ids: Vec<String> = made.iter().map(|task| task.id.to_string()).collect();
             context.out.result(&made, ids.join("\n")).map(|()| ExitCode::Done)
         }
@@ -71,12 +71,12 @@ fn given(fields: TaskFields) -> Result<TaskFields, CommandError> {
 ///
 /// # Errors
 /// As the daemon refuses.
-pub(super) fn make(
+pub(super) async fn make(
     context: &Context,
     tasks: Vec<TaskFields>,
     within: bool,
 ) -> Result<Vec<Task>, CommandError> {
-    ask(context, TaskOrder::Add { id: RandomIds.request(), tasks, within })
+    give(context, TaskOrder::Add { id: RandomIds.request(), tasks, within }).await
 }
 
 fn order(context: &Context, order: TaskOrder, done: &str) -> CommandResult {
@@ -88,9 +88,13 @@ fn order(context: &Context, order: TaskOrder, done: &str) -> CommandResult {
 
 /// Gives an order, and returns the tasks as they are after it.
 pub(in crate::ctl) fn ask(context: &Context, order: TaskOrder) -> Result<Vec<Task>, CommandError> {
+    block_on(give(context, order))
+}
+
+async fn give(context: &Context, order: TaskOrder) -> Result<Vec<Task>, CommandError> {
     let dir = context.dir()?;
     let caller = Caller { dir: &dir, out: &context.out, timeout: None };
-    match block_on(caller.one(Command::Task(order)))? {
+    match caller.one(Command::Task(order)).await? {
         Ok(Ok(Done::Tasks(tasks))) => Ok(tasks),
         Ok(Ok(other)) => Err(unexpected(&other)),
         Ok(Err(refusal)) => Err(refusal.into()),

@@ -12,7 +12,7 @@ use teamd_shared::terms::resolve::SpawnRequest;
 
 use super::spawn;
 use crate::ctl::args::Up;
-use crate::ctl::context::Context;
+use crate::ctl::context::{Context, block_on};
 use crate::ctl::{auto_start, roster};
 use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
@@ -33,7 +33,8 @@ pub(in crate::ctl) fn run(context: &Context, args: &Up) -> CommandResult {
             results.push(value);
             if context.out.is_json() { Ok(()) } else { context.out.text(text) }
         };
-        let Err(error) = start(context, &dir, request(name), (args.timeout, report)) else { continue };
+        let started = block_on(start(context, &dir, request(name), (args.timeout, report)));
+        let Err(error) = started else { continue };
         context.out.error(&error);
         codes.push(error.code());
         results.push(json!({"name": name, "error": error.to_json()}));
@@ -48,27 +49,28 @@ pub(in crate::ctl) fn run(context: &Context, args: &Up) -> CommandResult {
     Ok(ExitCode::highest(codes))
 }
 
-/// Starts a teammate, unless it runs, and waits so long until it is ready.
+/// Starts a teammate, unless it runs, and waits so long until it is ready. Returns whether it has started it.
 ///
 /// # Errors
 /// As [`spawn::spawn`].
-pub(super) fn start(
+pub(super) async fn start(
     context: &Context,
     dir: &TeamDir,
     request: SpawnRequest<'_>,
     (timeout, mut report): (Duration, impl FnMut(Value, String) -> Result<(), CommandError>),
-) -> Result<(), CommandError> {
+) -> Result<bool, CommandError> {
     let name = request.name;
     let roster = roster::load_one(dir, name)?;
     if let Some(it) = roster.member(name).filter(|member| roster::runs(&roster, member)) {
         let value = json!({"name": name, "pid": it.pid, "incarnation": it.incarnation, "status": it.status, "already_running": true});
         let text = format!("{name} runs already: {} (incarnation {})", it.status.as_str(), it.incarnation);
-        return report(value, text);
+        return report(value, text).map(|()| false);
     }
-    spawn::spawn(context, dir, request, timeout, |mut value, text| {
+    let spawned = spawn::spawn(context, dir, request, timeout, |mut value, text| {
         value["already_running"] = false.into();
         report(value, text)
-    })
+    });
+    spawned.await.map(|()| true)
 }
 
 fn request(name: &Name) -> SpawnRequest<'_> {

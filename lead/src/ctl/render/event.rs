@@ -14,9 +14,14 @@ use crate::ctl::{clock, escape};
 
 /// Shows one line of the journal; as it is, if a newer program wrote it.
 pub(in crate::ctl) fn event(line: &[u8]) -> String {
-    let Ok(line) = serde_json::from_slice::<Line>(line) else {
-        return escape::text(&String::from_utf8_lossy(line)).into_owned();
-    };
+    match serde_json::from_slice(line) {
+        Ok(line) => of_line(&line),
+        Err(_) => escape::text(&String::from_utf8_lossy(line)).into_owned(),
+    }
+}
+
+/// Shows one line of the journal.
+pub(in crate::ctl) fn of_line(line: &Line) -> String {
     let (heading, text) = parts(&line.record);
     let text_follows = if text.is_empty() { "" } else { ": " };
     let front = paint(DIM, format_args!("{} {:>4}", clock::time_of_day(line.at), line.seq));

@@ -15,19 +15,19 @@ const SNAPSHOT: &[u8] = b"\"record\":\"snapshot\"";
 const BEGINNING: usize = 300;
 
 /// A reader of the journal.
-pub(super) struct JournalFollower<'d> {
+pub(in crate::ctl) struct JournalFollower<'d> {
     tail: Tail<'d>,
     /// What the lines so far say.
-    pub(super) team: Team,
+    pub(in crate::ctl) team: Team,
 }
 
 /// What is new in the journal.
 #[derive(Default)]
-pub(super) struct NewLines {
+pub(in crate::ctl) struct NewLines {
     /// The lines, oldest first.
-    pub(super) lines: Vec<Line>,
+    pub(in crate::ctl) lines: Vec<Line>,
     /// Whether another journal stands there now: what was read before is not part of it.
-    pub(super) restarted: bool,
+    pub(in crate::ctl) restarted: bool,
 }
 
 impl<'d> JournalFollower<'d> {
@@ -35,7 +35,7 @@ impl<'d> JournalFollower<'d> {
     ///
     /// # Errors
     /// If the system refuses.
-    pub(super) fn begin(dir: &'d TeamDir) -> Result<Self, CommandError> {
+    pub(in crate::ctl) fn begin(dir: &'d TeamDir) -> Result<Self, CommandError> {
         let mut tail = Tail::new(dir, TeamPath::journal());
         tail.begin(Some(SNAPSHOTS), is_snapshot)?;
         Ok(Self { tail, team: Team::default() })
@@ -45,7 +45,7 @@ impl<'d> JournalFollower<'d> {
     ///
     /// # Errors
     /// If the journal cannot be read, or a line does not continue it: then `new` has what came before.
-    pub(super) fn read(&mut self, new: &mut NewLines) -> Result<(), CommandError> {
+    pub(in crate::ctl) fn read(&mut self, new: &mut NewLines) -> Result<(), CommandError> {
         loop {
             let lines = self.tail.read()?;
             if lines.is_empty() {

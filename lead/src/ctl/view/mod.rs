@@ -15,6 +15,7 @@ mod team;
 pub(super) use conversation::{Conversation, Part};
 pub(super) use feed::{Feed, Item};
 pub(super) use history::history;
+pub(super) use journal::{JournalFollower, NewLines};
 pub(super) use rows::{Row, rows, sort};
 pub(super) use sequence::{Event, Sequence};
 pub(super) use side::{SLOTS, Side};

@@ -125,6 +125,7 @@ impl View<'_> {
             Command::Forget { name, .. } => self.forget(client, name),
             Command::Stop { force } => Ok(self.stop(client, *force, ids)),
             Command::AwaitVerdict { request_id } => self.await_verdict(client, request_id),
+            Command::AwaitQuiet { goal } => Ok(Decision::default().act(Action::WaitForQuiet(client, *goal))),
             // The event loop answers these itself, or adds facts to them: they never come this way.
             Command::Ping
             | Command::Compare { .. }

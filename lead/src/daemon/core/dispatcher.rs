@@ -162,6 +162,7 @@ impl Dispatcher {
                 break;
             }
         }
+        self.answer_quiet(owners);
     }
 
     fn take_batch(&mut self, owners: &mut dyn Owners) {
@@ -357,6 +358,7 @@ impl Dispatcher {
                 self.answers.extend(self.waiters.answered(&self.team, &self.live, &name));
             }
             Action::WaitForStop(client) => self.waiters.add_for_stop(client),
+            Action::WaitForQuiet(client, goal) => self.waiters.add_for_quiet(client, goal),
             Action::RejectStop => self.answer_rejected_stop(),
         }
     }

@@ -246,6 +246,8 @@ pub(crate) enum Action {
     Wait(ReplyTo, Name, Until),
     /// Answer when the attempt to stop has ended.
     WaitForStop(ReplyTo),
+    /// Answer when nothing happens any more by itself; with a goal, of which the tasks from this one on are made.
+    WaitForQuiet(ReplyTo, Option<TaskId>),
     /// Answer those that wait for the stop: a teammate has rejected it.
     RejectStop,
 }

@@ -42,6 +42,8 @@ pub(crate) struct Rules {
 #[derive(Debug, Default)]
 pub(crate) struct Live {
     members: BTreeMap<Name, Alive>,
+    /// How often in a row the check of a task, or its integration, could not be run.
+    fruitless_checks: BTreeMap<TaskId, u32>,
     /// How often the daemon was told by a signal to end.
     pub(crate) terminations: u32,
 }
@@ -67,6 +69,8 @@ pub(crate) struct Alive {
     pub(crate) refusals: u32,
     /// Whether that was so when it was idle last: it is offered nothing before it has worked again.
     pub(crate) is_refused: bool,
+    /// Why, the last time.
+    pub(crate) refusal: String,
     /// Whether it has said that it is ready.
     pub(crate) ready: bool,
     /// Whether it may take an inotify instance.
@@ -150,8 +154,11 @@ impl Live {
                     alive.offered = None;
                     alive.is_refused = ended.is_err();
                     alive.refusals = if ended.is_ok() { 0 } else { alive.refusals + 1 };
+                    alive.refusal = ended.as_ref().err().cloned().unwrap_or_default();
                 }
             }
+            Event::Checked { task, ended, .. } => self.check_ended(*task, ended.is_ok()),
+            Event::Integrated { task, ended, .. } => self.check_ended(*task, ended.is_ok()),
             Event::Ended { incarnation, .. } => {
                 if let Some(alive) = self.of_mut(incarnation) {
                     // The usage is recorded with the end.
@@ -164,6 +171,19 @@ impl Live {
         }
     }
 
+    fn check_ended(&mut self, task: TaskId, was_run: bool) {
+        if was_run {
+            self.fruitless_checks.remove(&task);
+        } else {
+            *self.fruitless_checks.entry(task).or_default() += 1;
+        }
+    }
+
+    /// Returns how often in a row the check of a task, or its integration, could not be run.
+    pub(crate) fn fruitless_checks(&self, task: TaskId) -> u32 {
+        self.fruitless_checks.get(&task).copied().unwrap_or_default()
+    }
+
     /// Notes whether a worker relies on the daemon to wake it for its mail. Returns true if it does so from now on: the
     /// daemon then wakes it for what came before.
     pub(crate) fn needs_waking(&mut self, incarnation: &Incarnation, wants: bool) -> bool {
@@ -171,7 +191,7 @@ impl Live {
         said.is_some_and(|said| !std::mem::replace(said, wants) && wants)
     }
 
-    /// Takes in whether the inbox of a worker holds mail that it has not read, as it says just now.
+    /// Takes in whether the inbox of a worker holds mail that it has not read, as far as it has said.
     pub(crate) fn note_unread(&mut self, incarnation: &Incarnation, has_unread: bool) {
         if let Some(alive) = self.of_mut(incarnation) {
             alive.has_unread = has_unread;

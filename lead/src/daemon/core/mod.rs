@@ -8,5 +8,6 @@ pub(crate) mod event;
 pub(crate) mod live;
 pub(crate) mod notices;
 pub(crate) mod owners;
+pub(crate) mod quiet;
 pub(crate) mod waiters;
 mod watchdog;

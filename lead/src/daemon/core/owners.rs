@@ -45,6 +45,9 @@ pub(crate) trait Owners {
     /// Says something to a worker, if it is connected.
     fn say(&mut self, incarnation: &Incarnation, frame: ToWorker);
 
+    /// Looks whether the inbox of a member holds more than it has taken in, in bytes.
+    fn has_unread(&mut self, name: &Name, read: u64) -> bool;
+
     /// Looks what the protected files are; none if that cannot be seen.
     fn protected(&mut self, work: &Work) -> Option<String>;
 

@@ -8,17 +8,20 @@ use teamd_shared::member::{Doing, Gate, Member, MemberStatus};
 use teamd_shared::mutant;
 use teamd_shared::name::Name;
 use teamd_shared::request::{self, Kind, Payload, Request};
+use teamd_shared::task::TaskId;
 
 use crate::daemon::core::directive::verdict_of;
 use crate::daemon::core::dispatcher::Answer;
 use crate::daemon::core::event::{Incarnation, ReplyTo, Until};
 use crate::daemon::core::live::Live;
+use crate::daemon::core::quiet::obstacles;
 
 /// The commands, and what they wait for.
 #[derive(Debug, Default)]
 pub(crate) struct Waiters {
     of_members: BTreeMap<Name, Vec<(ReplyTo, Until)>>,
     for_stop: Vec<ReplyTo>,
+    for_quiet: Vec<(ReplyTo, Option<TaskId>)>,
 }
 
 impl Waiters {
@@ -32,6 +35,11 @@ impl Waiters {
         self.for_stop.push(client);
     }
 
+    /// Adds a command that waits until nothing happens any more by itself ([`obstacles`]).
+    pub(crate) fn add_for_quiet(&mut self, client: ReplyTo, goal: Option<TaskId>) {
+        self.for_quiet.push((client, goal));
+    }
+
     /// Forgets the commands of a connection that is closed.
     pub(crate) fn drop_connection(&mut self, connection: u64) {
         for waiting in self.of_members.values_mut() {
@@ -39,6 +47,7 @@ impl Waiters {
         }
         self.of_members.retain(|_, waiting| !waiting.is_empty());
         self.for_stop.retain(|client| client.connection != connection);
+        self.for_quiet.retain(|(client, _)| client.connection != connection);
     }
 
     /// Takes out the commands that have an answer now, of those that wait for something of a member.
@@ -59,6 +68,23 @@ impl Waiters {
     /// Takes out the commands that wait for the stop, with how it ended.
     pub(crate) fn stopped(&mut self, outcome: &StopOutcome) -> Vec<(ReplyTo, Answer)> {
         self.for_stop.drain(..).map(|client| (client, Ok(Done::Stop(outcome.clone())))).collect()
+    }
+
+    /// Tells whether a command seems to have waited long enough until nothing happens any more.
+    pub(crate) fn seems_quiet(&self, team: &Team, live: &Live) -> bool {
+        self.for_quiet.iter().any(|(_, goal)| obstacles(team, live, *goal).is_some())
+    }
+
+    /// Takes out the commands that wait until nothing happens any more, if so, with what is stuck.
+    pub(crate) fn quiet(&mut self, team: &Team, live: &Live) -> Vec<(ReplyTo, Answer)> {
+        let mut answers = Vec::new();
+        self.for_quiet.retain(|(client, goal)| {
+            let obstacles = obstacles(team, live, *goal);
+            let is_over = obstacles.is_some();
+            answers.extend(obstacles.map(|obstacles| (*client, Ok(Done::Quiet(obstacles)))));
+            !is_over
+        });
+        answers
     }
 }
 
@@ -155,7 +181,7 @@ pub(crate) fn status(team: &Team, live: &Live, member: &Member) -> MemberStatus 
 }
 
 /// Returns what a worker does. If its plan has a verdict it is at work, even if it has not said so yet.
-fn doing(team: &Team, live: &Live, member: &Member) -> Doing {
+pub(crate) fn doing(team: &Team, live: &Live, member: &Member) -> Doing {
     let incarnation = Incarnation::of(member);
     let Some(said) = live.of(&incarnation).map(|alive| &alive.said) else { return Doing::Starting };
     // An id that is taken belongs to another member.

@@ -8,11 +8,12 @@ use teamd_shared::inbox::{ReadError, last_lines};
 use teamd_shared::member::Doing;
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
-use teamd_shared::team_dir::{TeamDir, TeamPath};
+use teamd_shared::team_dir::TeamDir;
 use teamd_shared::watch::Changes;
 
 use super::{EventLoop, Sources};
 use crate::daemon::core::event::{Actor, Event, Incarnation, ReplyTo, SpawnFacts};
+use crate::daemon::core::owners::Owners;
 use crate::daemon::io::connections::{ConnectedWorker, Input};
 use crate::daemon::io::lock::liveness_lock_holder;
 
@@ -68,8 +69,7 @@ impl EventLoop {
                         }
                         // Only what is idle is given work, or reminded of it.
                         if state.doing == Doing::Idle {
-                            let inbox = self.owned.dir.path(&TeamPath::inbox(&incarnation.name)).metadata();
-                            let has_unread = inbox.is_ok_and(|inbox| inbox.len() > state.read);
+                            let has_unread = self.owned.has_unread(&incarnation.name, state.read);
                             self.dispatcher.live.note_unread(&incarnation, has_unread);
                         }
                         Some(Event::Said { incarnation, state })
@@ -226,6 +226,7 @@ pub(in crate::daemon) fn may_ask(incarnation: &Incarnation, command: &Command) -
         | Command::Forget { .. }
         | Command::Integration(_)
         | Command::Task(_)
+        | Command::AwaitQuiet { .. }
         | Command::Stop { .. } => {
             refuse("that is not for the lead agent to do", "a person does it with `teamctl` or `teamd`")
         }

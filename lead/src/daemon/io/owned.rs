@@ -58,6 +58,10 @@ pub(crate) struct Owned {
 }
 
 impl Owners for Owned {
+    fn has_unread(&mut self, name: &Name, read: u64) -> bool {
+        self.dir.path(&TeamPath::inbox(name)).metadata().is_ok_and(|inbox| inbox.len() > read)
+    }
+
     fn now(&self) -> Now {
         Now { wall: clock::wall(), monotonic: self.began.elapsed() }
     }

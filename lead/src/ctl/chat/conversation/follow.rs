@@ -1,13 +1,12 @@
 //! Follows the files of a conversation: the transcript, the answer in progress, the roster, and the plans in the journal.
 //! It reads, and decides nothing.
 
-use std::collections::BTreeMap;
 use std::io::Read;
 
 use rustix::fs::OFlags;
 use teamd_shared::config::{Roster, RosterMember};
 use teamd_shared::id::RequestId;
-use teamd_shared::journal::{Line, Record};
+use teamd_shared::journal::Record;
 use teamd_shared::member::MemberStatus;
 use teamd_shared::name::Name;
 use teamd_shared::request::Request;
@@ -17,6 +16,7 @@ use teamd_shared::transcript::Entry;
 use crate::client::is_locked;
 use crate::ctl::roster;
 use crate::ctl::tail::Tail;
+use crate::ctl::view::{JournalFollower, NewLines};
 use crate::ctl::wake::Wake;
 use crate::error::CommandError;
 
@@ -36,8 +36,7 @@ pub(in crate::ctl::chat) struct Follower<'d> {
     dir: &'d TeamDir,
     name: Name,
     transcript: Tail<'d>,
-    journal: Tail<'d>,
-    plans: BTreeMap<RequestId, Request>,
+    journal: JournalFollower<'d>,
     wakes: [Wake; 3],
 }
 
@@ -57,9 +56,8 @@ impl<'d> Follower<'d> {
             .map(|at| Wake::new(dir, &at, poll));
         let mut transcript = Tail::new(dir, TeamPath::transcript(name));
         transcript.begin(Some(last), |line| !line.trim_ascii().is_empty())?;
-        let mut journal = Tail::new(dir, TeamPath::journal());
-        journal.begin(None, |_| true)?;
-        Ok(Self { dir, name: name.clone(), transcript, journal, plans: BTreeMap::new(), wakes })
+        let journal = JournalFollower::begin(dir)?;
+        Ok(Self { dir, name: name.clone(), transcript, journal, wakes })
     }
 
     /// Returns when a file may have changed, at the latest after a second. Dropping the future loses nothing.
@@ -110,33 +108,30 @@ impl<'d> Follower<'d> {
     ///
     /// # Errors
     /// If the journal cannot be read.
-    pub(in crate::ctl::chat) fn plans(&mut self) -> Result<Vec<Request>, DirError> {
-        let mut changed: Vec<Request> = Vec::new();
-        loop {
-            let lines = self.journal.read()?;
-            if lines.is_empty() {
-                return Ok(changed);
-            }
-            for line in lines.iter().filter_map(|line| serde_json::from_slice::<Line>(line).ok()) {
-                let Record::Request(record) = line.record else { continue };
-                let request = record.request;
-                if request.kind.is_judged() {
-                    changed.retain(|other| other.request_id != request.request_id);
-                    changed.push(request.clone());
-                    self.plans.insert(request.request_id.clone(), request);
-                }
+    pub(in crate::ctl::chat) fn plans(&mut self) -> Result<Vec<Request>, CommandError> {
+        let (mut changed, mut new) = (Vec::<Request>::new(), NewLines::default());
+        let read = self.journal.read(&mut new);
+        for line in new.lines {
+            let Record::Request(record) = line.record else { continue };
+            let request = record.request;
+            if request.kind.is_judged() {
+                changed.retain(|other| other.request_id != request.request_id);
+                changed.push(request);
             }
         }
+        read.map(|()| changed)
     }
 
     /// Returns a plan that is pending, as far as [`Follower::plans`] has read.
     pub(in crate::ctl::chat) fn pending(&self, id: &RequestId) -> Option<&Request> {
-        self.plans.get(id).filter(|plan| plan.is_pending())
+        self.journal.team.requests.get(id).filter(|plan| plan.is_pending())
     }
 
     /// Returns the plans that are pending, oldest first.
     pub(in crate::ctl::chat) fn waiting(&self) -> impl Iterator<Item = &Request> {
-        let mut plans: Vec<&Request> = self.plans.values().filter(|plan| plan.is_pending()).collect();
+        let requests = self.journal.team.requests.values();
+        let mut plans: Vec<&Request> =
+            requests.filter(|request| request.kind.is_judged() && request.is_pending()).collect();
         plans.sort_by(|one, other| one.created_at.total_cmp(&other.created_at));
         plans.into_iter()
     }

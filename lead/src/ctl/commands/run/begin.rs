@@ -12,14 +12,15 @@ use teamd_shared::terms::TermsPatch;
 use teamd_shared::terms::resolve::SpawnRequest;
 
 use super::super::{task, up};
-use super::Work;
-use super::progress::Scope;
 use super::spent::Spent;
+use super::started::Started;
+use super::{Scope, Work};
 use crate::ctl::args::Run;
 use crate::ctl::chat::{ChatTarget, LeadOptions};
-use crate::ctl::context::{Context, block_on};
+use crate::ctl::context::Context;
 use crate::ctl::output::Screen;
 use crate::ctl::tail::Tail;
+use crate::ctl::view::{JournalFollower, NewLines};
 use crate::ctl::{journal, money, roster};
 use crate::error::CommandError;
 use crate::exit_code::ExitCode;
@@ -37,56 +38,69 @@ pub(super) fn member(name: &Name) -> SpawnRequest<'_> {
     SpawnRequest { name, flags, ca: None, resume: false }
 }
 
-/// Refuses a run with nothing to do. A run that goes on may find all done.
+/// Refuses a run with nothing to do.
 pub(super) fn has_work(dir: Option<&TeamDir>, is_given: bool) -> Result<(), CommandError> {
-    if is_given || dir.map(journal::fold).transpose()?.is_some_and(|team| team.last_task > 0) {
+    let team = dir.map(journal::fold).transpose()?.unwrap_or_default();
+    if is_given || team.has_open_tasks() {
         return Ok(());
     }
-    Err(CommandError::new(ExitCode::Usage, "there is nothing to do: no task was ever made, and no GOAL is given")
-        .hint("`teamctl run --tasks FILE` makes tasks first; `teamctl run 'fix the failing test'` has the lead agent make them"))
+    let why = match team.last_task {
+        0 => "there is nothing to do: there is no task, and no GOAL is given",
+        _ => "there is nothing to do: every task is finished, and no GOAL is given",
+    };
+    let error = CommandError::new(ExitCode::Usage, why).hint(
+        "`teamctl run --tasks FILE` makes tasks first; `teamctl run 'fix the failing test'` has the lead agent make them",
+    );
+    let retry = "`teamctl task retry ID` opens a task again that has failed or was cancelled";
+    Err(if team.last_task > 0 { error.hint(retry) } else { error })
 }
 
 impl<'a> Work<'a> {
     pub(super) fn begin(
         context: &'a Context,
         dir: &'a TeamDir,
-        (args, screen): (&'a Run, Option<&'a Screen>),
+        (args, screen, started): (&'a Run, Option<&'a Screen>, &'a mut Started),
     ) -> Result<Self, CommandError> {
-        let mut journal = Tail::new(dir, TeamPath::journal());
-        journal.begin(Some(0), |_| true)?;
-        let team = journal::fold(dir)?;
+        let mut journal = JournalFollower::begin(dir)?;
+        journal.read(&mut NewLines::default())?;
+        let team = &journal.team;
         let open = team.tasks.values().filter(|task| !task.status.is_finished()).map(|task| task.id);
+        let roster = roster::load(dir)?;
         Ok(Self {
             context,
             dir,
             args,
             screen,
+            started,
             began: (Instant::now(), wall()),
             prices: money::prices(context),
             scope: Scope { open: open.collect(), since: team.last_task + 1 },
             has_goal: false,
-            spent: Spent::since(&roster::load(dir)?),
+            spent: Spent::since(&roster),
+            shown: team.seq,
             journal,
         })
     }
 
     /// Starts the members, and gives them what is to be done, unless an earlier run has.
-    pub(super) fn prepare(
+    pub(super) async fn prepare(
         &mut self,
         names: &[Name],
         (tasks, goal): (Vec<TaskFields>, Option<String>),
     ) -> Result<(), CommandError> {
-        let patience = self.args.timeout.map_or(READY, |timeout| timeout.min(READY));
         for name in names {
-            let started = up::start(self.context, self.dir, member(name), (patience, |_, _| Ok(())));
+            let started = up::start(self.context, self.dir, member(name), (READY, |_, _| Ok(()))).await;
             // What its code means of a run is something else.
-            started.map_err(|error| match error.code() {
+            let is_new = started.map_err(|error| match error.code() {
                 ExitCode::TimedOut | ExitCode::Conflict | ExitCode::NotFound => {
                     let failed = CommandError::new(ExitCode::Failed, error.message());
                     error.next_step().into_iter().fold(failed, CommandError::hint)
                 }
                 _ => error,
             })?;
+            if is_new {
+                self.started.member(name)?;
+            }
         }
         self.require_prices()?;
         let known = task::all(self.dir, &journal::fold(self.dir)?)?;
@@ -97,10 +111,13 @@ impl<'a> Work<'a> {
                     "these tasks are under way, from {first} on: the run goes on with them"
                 ));
             }
-            None if !tasks.is_empty() => drop(task::make(self.context, tasks, true)?),
+            None if !tasks.is_empty() => drop(task::make(self.context, tasks, true).await?),
             None => {}
         }
-        goal.map_or(Ok(()), |goal| block_on(self.tell(&goal)))
+        match goal {
+            Some(goal) => self.tell(&goal).await,
+            None => Ok(()),
+        }
     }
 
     /// Refuses a limit of cost where a price is not known.
@@ -116,7 +133,9 @@ impl<'a> Work<'a> {
     async fn tell(&mut self, goal: &str) -> Result<(), CommandError> {
         self.has_goal = true;
         let target = ChatTarget { name: Name::lead(), start: Some(LeadOptions::default()) };
-        target.ensure(self.context, self.dir, false).await?;
+        if target.ensure(self.context, self.dir, false).await? {
+            self.started.member(&target.name)?;
+        }
         self.require_prices()?;
         let text = format!("{}\n\n{}", goal.trim(), WITH_GOAL);
         let (team, roster) = (journal::fold(self.dir)?, roster::load(self.dir)?);

@@ -53,7 +53,7 @@ impl Work<'_> {
             out.hint("`teamctl task log ID` shows the output of a check, `teamctl task retry ID` opens a task again");
         }
         match report.limit {
-            Some(limit) => out.note(format_args!("the limit of {limit} is reached: the team was shut down")),
+            Some(limit) => out.note(format_args!("the limit of {limit} is reached")),
             None if report.outcome == "interrupted" => {
                 out.note("interrupted; `teamctl run` goes on with what is left")
             }

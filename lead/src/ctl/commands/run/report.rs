@@ -9,12 +9,12 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+use teamd_shared::control::Obstacle;
 use teamd_shared::price::Dollars;
 use teamd_shared::task::{CheckResult, Task, TaskId, TaskStatus};
 use teamd_shared::transcript::Usage;
 use teamd_shared::visible::is_hidden;
 
-use super::progress::Obstacle;
 use crate::ctl::table::{Cell, Table};
 use crate::ctl::{clock, tokens};
 use crate::error::{CommandError, io_hint};

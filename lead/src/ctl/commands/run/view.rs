@@ -5,7 +5,7 @@ use teamd_shared::journal::Team;
 use teamd_shared::member::MemberStatus;
 use teamd_shared::task::TaskStatus;
 
-use super::progress::Scope;
+use super::Scope;
 use crate::ctl::output::{self, Dock, paint};
 use crate::ctl::render::{BAD, BOLD, DIM};
 use crate::ctl::table::{Cell, Table, cut};

@@ -7,7 +7,7 @@ use teamd_shared::name::Name;
 use teamd_shared::request::Status;
 
 use super::{Answer, Dispatcher, End};
-use crate::daemon::core::event::ReplyTo;
+use crate::daemon::core::event::{Incarnation, ReplyTo};
 use crate::daemon::core::owners::{Failed, Owners};
 
 /// How long commands wait for a roster that cannot be written: what they are told is in the journal.
@@ -41,6 +41,22 @@ impl Dispatcher {
     /// Takes out the answers that can be given now.
     pub(crate) fn take_replies(&mut self) -> Vec<(ReplyTo, Answer)> {
         std::mem::take(&mut self.replies)
+    }
+
+    /// Tells the commands that wait until nothing happens any more what is stuck. Mail that has just been sent is not read yet, as
+    /// its reader has last said: so each inbox is looked at, once all messages of the daemon are in them.
+    pub(super) fn answer_quiet(&mut self, owners: &mut dyn Owners) {
+        let settles = self.has_undecided() || self.has_unfinished_effects();
+        if settles || !self.waiters.seems_quiet(&self.team, &self.live) {
+            return;
+        }
+        for member in self.team.members.values().map(|state| &state.record) {
+            let incarnation = Incarnation::of(member);
+            if let Some(read) = self.live.of(&incarnation).map(|alive| alive.said.read) {
+                self.live.note_unread(&incarnation, owners.has_unread(&member.name, read));
+            }
+        }
+        self.answers.extend(self.waiters.quiet(&self.team, &self.live));
     }
 
     /// Tells the commands that wait for the stop which teammates have rejected it.

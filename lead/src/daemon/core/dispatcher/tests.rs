@@ -47,11 +47,16 @@ struct Recorder {
     roster_fails: bool,
     finish_fails: bool,
     start_fails: bool,
+    has_mail: bool,
     /// The environment of the incarnation that was started last.
     environment: Environment,
 }
 
 impl Owners for Recorder {
+    fn has_unread(&mut self, _: &Name, _: u64) -> bool {
+        self.has_mail
+    }
+
     fn protected(&mut self, _: &Work) -> Option<String> {
         None
     }
@@ -152,6 +157,7 @@ impl Fixture {
             roster_fails: false,
             finish_fails: false,
             start_fails: false,
+            has_mail: false,
             environment: Environment::default(),
         };
         let mut fixture = Self { dispatcher: Dispatcher::new(Team::default(), rules), owners };
@@ -490,4 +496,22 @@ fn a_daemon_whose_roster_cannot_be_written_ends_all_the_same_after_a_while() {
     fixture.seconds_later(5);
     fixture.answers();
     assert!(matches!(fixture.dispatcher.end, Some(End::Stopped)));
+}
+
+#[test]
+fn a_team_is_quiet_once_messages_are_on_the_disk_and_read() {
+    let mut fixture = Fixture::with_alice();
+    let wait = Event::Command(CLIENT, Command::AwaitQuiet { goal: Some(1) });
+    assert_eq!(fixture.on(wait), ["show"], "the effects of the last lines are not known to be done");
+    fixture.dispatcher.mark_done(fixture.dispatcher.team.seq);
+    fixture.owners.has_mail = true;
+    assert_eq!(fixture.seconds_later(1), Vec::<&str>::new(), "she has not read it");
+    fixture.owners.has_mail = false;
+    let state = WorkerState { doing: Doing::Working, ..WorkerState::default() };
+    assert_eq!(fixture.on(Event::Said { incarnation: alice(), state }), ["show"]);
+    let state = WorkerState { doing: Doing::Idle, ..WorkerState::default() };
+    // As her worker is idle, its inbox was looked at.
+    fixture.dispatcher.live.note_unread(&alice(), false);
+    assert_eq!(fixture.on(Event::Said { incarnation: alice(), state }), ["show", "roster", "reply"]);
+    assert_eq!(fixture.seconds_later(1), Vec::<&str>::new(), "it is answered once");
 }

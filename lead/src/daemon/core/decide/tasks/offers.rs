@@ -5,17 +5,14 @@ use std::collections::BTreeSet;
 use teamd_shared::id::Ids;
 use teamd_shared::job::GitReport;
 use teamd_shared::journal::{Notice, Record, TeamEvent, TeamRecord};
-use teamd_shared::member::{Doing, Member};
-use teamd_shared::message::{IdleReason, TEAMD};
+use teamd_shared::member::Member;
+use teamd_shared::message::TEAMD;
 use teamd_shared::name::Name;
-use teamd_shared::request::Kind;
 use teamd_shared::task::{MAX_REMINDERS, Task, TaskEvent, TaskId, TaskStatus};
 
 use crate::daemon::core::decide::{Decision, View};
 use crate::daemon::core::event::{Action, Incarnation};
-
-/// How often in a row a teammate is offered a task whose branch cannot be begun.
-const MOST_REFUSALS: u32 = 3;
+use crate::daemon::core::quiet::{MOST_REFUSALS, Standing, standing};
 
 impl View<'_> {
     /// Has idle members looked at, if there is work for any of them, or will be when this decision is applied.
@@ -78,17 +75,7 @@ impl View<'_> {
     }
 
     fn takes_work(&self, member: &Member) -> bool {
-        let idle = self.live.of(&Incarnation::of(member)).filter(|alive| {
-            let may = alive.offered.is_none() && !alive.is_refused && alive.refusals < MOST_REFUSALS;
-            may && alive.connected && alive.ready && !alive.has_unread && alive.said.doing == Doing::Idle
-        });
-        let able =
-            idle.is_some_and(|alive| matches!(alive.said.idle_reason, None | Some(IdleReason::Available)));
-        able && !self.team.stopping
-            && member.ending.is_none()
-            && self.team.pending_of(&member.name).next().is_none()
-            && self.team.release(&member.name).is_none()
-            && self.team.held_by(&member.name).is_none()
+        standing(self.team, self.live, member) == Standing::Free
     }
 
     /// Reminds a member that has become idle of the task that it holds; the third time the task is released, and that counts
@@ -98,11 +85,15 @@ impl View<'_> {
         incarnation: &Incarnation,
         ids: &mut dyn Ids,
     ) -> Decision {
-        let became_idle =
-            self.live.of(incarnation).is_some_and(|alive| alive.became_idle && !alive.has_unread);
-        let waits = self.team.pending(&incarnation.name, Kind::PlanApproval).is_some();
-        let held = self.team.held_by(&incarnation.name).filter(|task| task.status == TaskStatus::InProgress);
-        let Some(task) = held.filter(|_| became_idle && !waits) else { return Decision::default() };
+        let became_idle = self.live.of(incarnation).is_some_and(|alive| alive.became_idle);
+        let member = self.present(incarnation).filter(|member| {
+            let standing = standing(self.team, self.live, member);
+            became_idle && matches!(standing, Standing::Holds(_) | Standing::Failed(_))
+        });
+        let held = member.and_then(|member| self.team.held_by(&member.name));
+        let Some(task) = held.filter(|task| task.status == TaskStatus::InProgress) else {
+            return Decision::default();
+        };
         let reminders = task.reminders + 1;
         if reminders <= MAX_REMINDERS {
             return self.system(&Task { reminders, ..task.clone() }, TaskEvent::Reminded, None, ids);

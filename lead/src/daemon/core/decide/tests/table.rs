@@ -4,6 +4,7 @@ mod agent;
 mod ends;
 mod ladder;
 mod members;
+mod offers;
 mod plans;
 mod reviews;
 mod silence;

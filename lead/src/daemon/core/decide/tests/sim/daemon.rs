@@ -294,6 +294,10 @@ impl Hands<'_> {
 }
 
 impl Owners for Hands<'_> {
+    fn has_unread(&mut self, _: &Name, _: u64) -> bool {
+        false
+    }
+
     fn protected(&mut self, _: &Work) -> Option<String> {
         None
     }

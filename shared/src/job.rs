@@ -44,6 +44,8 @@ pub struct GitOrder {
     pub environment: Environment,
     /// Where commands of the team may or once could write.
     pub territory: Vec<String>,
+    /// What is copied into checkouts, which is never committed: paths beneath the repository.
+    pub copied: Vec<String>,
     /// Seconds that it may take.
     pub timeout: f64,
     /// What is to be done.

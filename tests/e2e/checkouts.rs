@@ -444,7 +444,7 @@ fn forget_removes_a_checkout_unless_work_would_be_lost() {
         std::fs::remove_file(alice.join("u")).unwrap();
         user(&team, "chmod 700 ../work.team/alice/closed; rm -r ../work.team/alice/closed");
         let refused = team.teamctl(["forget", "alice"]).exits(7);
-        assert!(refused.stderr.contains("neither integrated nor kept: mine"), "{refused:?}");
+        assert!(refused.stderr.contains("not integrated or saved: mine"), "{refused:?}");
         user(
             &team,
             "mkdir ../work.team/alice/closed; touch ../work.team/alice/closed/x; chmod 0 ../work.team/alice/closed",
@@ -467,13 +467,13 @@ fn forget_removes_a_checkout_unless_work_would_be_lost() {
 #[test]
 fn where_checkouts_lie_is_said_or_found() {
     let team = team(User::Ordinary, "", "");
-    // A directory that is no checkout stays as it is.
+    // A directory that is not a checkout stays as it is.
     std::fs::create_dir_all(checkout(&team, "bob")).unwrap();
     std::fs::File::create(checkout(&team, "bob").join("mine")).unwrap();
     team.give(&checkout(&team, "bob"));
     team.give(checkout(&team, "bob").parent().unwrap());
     let refused = team.teamctl(["spawn", "bob", "--checkout"]).exits(7);
-    assert!(refused.stderr.contains("is not empty, and no checkout"), "{refused:?}");
+    assert!(refused.stderr.contains("is not empty, and is not a checkout"), "{refused:?}");
     assert!(checkout(&team, "bob").join("mine").exists());
     // A link that stands where the checkout would be leads nowhere.
     std::os::unix::fs::symlink(team.home(), checkout(&team, "eve")).unwrap();
@@ -499,18 +499,128 @@ fn a_killed_job_leaves_nothing_that_the_next_does_not_finish() {
     team.teamctl(["spawn", "alice", "--checkout"]).ok();
     let alice = checkout(&team, "alice");
     team.teamctl(["shutdown", "alice"]).ok();
+    let home = repository(&team).parent().unwrap().to_owned();
     // As a kill leaves it at each step.
-    for left in
-        ["touch .git/teamd.new; rm a.txt", "rm -rf .git a.txt; mkdir -p .new/clone/.git", "rm -rf .git a.txt"]
-    {
-        user(&team, &format!("cd {}; {left}", alice.display()));
+    let noted = format!("ln -s $(stat -c %d:%i .alice.new) {}/alice.new", home.display());
+    for left in [
+        "rm -r alice; mkdir .alice.new".to_owned(),
+        format!("rm -r alice; mkdir -p .alice.new/.git; {noted}"),
+        format!("mv alice .alice.new; rm .alice.new/a.txt; {noted}"),
+        format!("rm -r alice; mkdir alice; ln -s 1:1 {}/alice.new", home.display()),
+    ] {
+        user(&team, &format!("cd ../work.team; {left}"));
         team.teamctl(["spawn", "alice", "--checkout"]).ok();
         let results = team.does("alice", "/bash git status --short; cat a.txt");
         assert_eq!(results[0]["content"], "one", "{left}");
         team.teamctl(["shutdown", "alice"]).ok();
+        assert!(
+            !alice.with_file_name(".alice.new").exists()
+                && home.join("alice.new").symlink_metadata().is_err(),
+            "{left}"
+        );
     }
-    let home = repository(&team).parent().unwrap().to_owned();
     user(&team, &format!("cd {}; mkdir new.git; touch new.git/x; rm -rf team.git", home.display()));
     team.teamctl(["spawn", "zoe", "--checkout"]).ok();
     assert!(checkout(&team, "zoe").join("a.txt").exists() && !home.join("new.git").exists());
+}
+
+#[test]
+fn what_stands_where_a_checkout_is_made_is_never_removed() {
+    let team = team(User::at_hand()[0], "", "");
+    for mine in ["alice/.new", "alice/.git/teamd.new", ".alice.new/mine"] {
+        user(&team, &format!("mkdir -p $(dirname ../work.team/{mine}); echo mine > ../work.team/{mine}"));
+        let refused = team.teamctl(["spawn", "alice", "--checkout"]).exits(7);
+        assert!(refused.stderr.contains(" is not ") && refused.stderr.contains("hint: "), "{refused:?}");
+        assert_eq!(
+            user(
+                &team,
+                &format!("cat ../work.team/{mine}; rm -r ../work.team/*alice* ../work.team/.alice* || true")
+            ),
+            "mine"
+        );
+    }
+    // Nor is anything made where a link leads that stands in it.
+    user(&team, "mkdir -p deep/sub; touch deep/sub/x; git add .; git commit -qm deep");
+    let sub = team.root().join("deep/sub");
+    let spawn = ["spawn", "alice", "--checkout", "--workspace", sub.to_str().unwrap()];
+    team.teamctl(spawn).ok();
+    team.teamctl(["shutdown", "alice"]).ok();
+    user(&team, "mkdir ../elsewhere; cd ../work.team/alice; rm -r deep; ln -s ../../elsewhere deep");
+    let refused = team.teamctl(spawn).exits(7);
+    assert!(refused.stderr.contains("is a link, or no directory"), "{refused:?}");
+    assert!(!team.root().with_file_name("elsewhere").join("sub").exists());
+}
+
+#[test]
+fn work_that_is_nowhere_else_is_never_lost() {
+    for who in User::at_hand() {
+        let team = team(who, "", "");
+        team.teamctl(["spawn", "alice", "--checkout"]).ok();
+        add(&team, &["one"]);
+        // The branch of the task is there already, with a commit, and HEAD is on another one that has no name.
+        let results = team.does(
+            "alice",
+            "/bash git switch -qc task/1; echo w > w; git add w; git commit -qm own; git switch -q --detach; echo d > d; git add d; git commit -qm nameless\n\
+             /claim_task 1\n/bash git log --format=%s task/1-1 task/1-2; git branch --show-current; ls\n/task_update {\"task_id\": 1, \"status\": \"pending\"}\n\
+             /bash git branch -D task/1-1 task/1-2; echo s > a.txt; git stash -q",
+        );
+        says(&results, 1, "task/1-2");
+        says(&results, 2, "own");
+        says(&results, 2, "nameless");
+        says(&results, 2, "task/1\na.txt");
+        team.teamctl(["shutdown", "alice"]).ok();
+        let refuses = |why: &str| {
+            let refused = team.teamctl(["forget", "alice"]).exits(7);
+            assert!(refused.stderr.contains(why) && refused.stderr.contains("--discard"), "{refused:?}");
+        };
+        let at = checkout(&team, "alice");
+        let in_it = |script: &str| user(&team, &format!("cd {}; {script}", at.display()));
+        refuses("not integrated or saved: WIP on ");
+        in_it("git stash drop -q; git tag here; git tag -a -m note note");
+        refuses("tags that are nowhere else: here, note");
+        in_it("git tag -d here note; git update-index --assume-unchanged a.txt; echo hidden > a.txt");
+        refuses("not committed: a.txt");
+        in_it("git checkout -q a.txt; git update-index --skip-worktree a.txt; rm a.txt");
+        refuses("not committed: a.txt");
+        in_it(
+            "git update-index --no-skip-worktree a.txt; git checkout -q a.txt; echo '*' > .git/info/exclude; echo u > u",
+        );
+        refuses("not committed: u");
+        // It cannot be saved: the checkout stays, and the lead is told.
+        in_it("rm u; git switch -q task/1; echo k > k; git add k; git commit -qm kept");
+        let repository = repository(&team);
+        user(&team, &format!("mv {0} {0}.away", repository.display()));
+        refuses("cannot be saved: ");
+        user(&team, &format!("mv {0}.away {0}", repository.display()));
+        assert!(at.join("k").exists());
+        // Now it can.
+        team.teamctl(["forget", "alice"]).ok();
+        assert!(!at.exists());
+        assert_eq!(git(&team, &["log", "-1", "--format=%s", "refs/team/task-1/1"]), "kept");
+    }
+}
+
+#[test]
+fn the_lead_is_told_of_work_that_could_not_be_saved() {
+    let team = team(User::at_hand()[0], "", "");
+    team.teamctl(["spawn", "alice", "--checkout"]).ok();
+    add(&team, &["one"]);
+    team.does("alice", "/claim_task 1\n/bash echo w > w; git add w; git commit -qm w; rm .git/HEAD");
+    team.teamctl(["task", "release", "1"]).ok();
+    team.until("the lead to be told", || {
+        let told =
+            |it: &Value| it["content"].as_str().unwrap().contains("what alice has committed is not saved: ");
+        team.inbox("lead").iter().any(told)
+    });
+    team.teamctl(["shutdown", "alice"]).ok();
+    for args in [&["forget", "alice"][..], &["spawn", "alice", "--checkout"]] {
+        let refused = team.teamctl(args).exits(7);
+        assert!(
+            refused.stderr.contains("is missing or damaged")
+                && refused.stderr.contains("forget alice --discard"),
+            "{refused:?}"
+        );
+    }
+    team.teamctl(["forget", "alice", "--discard"]).ok();
+    team.teamctl(["spawn", "alice", "--checkout"]).ok();
 }

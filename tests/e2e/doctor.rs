@@ -436,8 +436,8 @@ fn files_of_tasks_that_say_otherwise_than_the_journal_are_told() {
     }
     std::fs::remove_file(team.path("tasks/3.json")).unwrap();
     let report = examine(&team, &[]);
-    report.has("tasks", "problem", "tasks/1.json says otherwise than the journal");
-    report.has("tasks", "problem", "tasks/2.json says otherwise than the journal");
+    report.has("tasks", "problem", "tasks/1.json disagrees with the journal");
+    report.has("tasks", "problem", "tasks/2.json disagrees with the journal");
     report.has("tasks", "problem", "there is no tasks/3.json");
     report.has("tasks", "note", "tasks/99.json is the file of no task");
     report.has("tasks", "note", "tasks/01.json is the file of no task");

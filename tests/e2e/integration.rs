@@ -159,6 +159,25 @@ fn an_approval_outlives_a_clean_merge_and_the_queue_goes_on_meanwhile() {
 }
 
 #[test]
+fn a_deleted_test_is_seen_however_much_else_is_changed() {
+    let team = team(
+        User::at_hand()[0],
+        "[work]\ncheck = \"true\"\nprotect = [\"tests/**\"]\n",
+        "mkdir tests; echo t > tests/t; git add tests; git commit -qm tests",
+    );
+    team.teamctl(["spawn", "alice", "--checkout"]).ok();
+    add(&team, &["one"]);
+    let long = "x".repeat(80);
+    let many = format!("for i in $(seq 400); do echo > aa-{long}-$i; echo > zz-{long}-$i; done");
+    let work = format!("/bash {many}; git rm -q tests/t; git add .; git commit -qm many");
+    team.does("alice", &format!("/claim_task 1\n{work}\n{SUBMIT}"));
+    team.until("the review", || task(&team, 1)["submission"]["stage"] == "reviewing");
+    assert_eq!(task(&team, 1)["result"]["touched_protected"], true);
+    // Who reviews it is told that not all is shown.
+    assert!(team.teamctl(["diff", "1"]).ok().stdout.contains(" characters cut]"));
+}
+
+#[test]
 fn a_check_that_meddles_with_the_scratch_clone_does_not_change_what_the_next_one_sees() {
     for who in User::at_hand() {
         let meddle = "git config core.fsmonitor 'touch x' ; echo x > .git/index; echo x > .git/HEAD; rm -rf .git/objects .git/refs; mv .git .g; \

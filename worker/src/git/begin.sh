@@ -13,18 +13,33 @@ version=$(git version | grep -oE '[0-9]+\.[0-9]+' | head -n 1)
 if [ "$(printf '2.38\n%s\n' "$version" | sort -V | head -n 1)" != 2.38 ]; then
     refuse "git $version is too old for checkouts" "install git 2.38 or newer; $in_place"
 fi
-# Names what is not committed in a checkout: its own settings alone say what is ignored, and no submodule is entered.
-uncommitted() { git status --porcelain --untracked-files=normal --ignore-submodules=dirty | head -n 11; }
-# Enters a checkout. The file `.git` of another directory never counts.
+# Names what is not committed in a checkout. What hides it is not believed: bits of the index go, and no submodule is entered.
+uncommitted() {
+    git ls-files -v -z | sed -zn 's/^[a-zS] //p' >"$TMPDIR/hidden"
+    if [ -s "$TMPDIR/hidden" ]; then
+        git update-index -z --no-assume-unchanged --stdin <"$TMPDIR/hidden"
+        git update-index -z --no-skip-worktree --stdin <"$TMPDIR/hidden"
+    fi
+    git status --porcelain --untracked-files=normal --ignore-submodules=dirty | head -n 11
+}
+# Enters a checkout. The file `.git` of another directory never counts, and what is ignored its committed files and we say.
 enter() {
     cd "$T_WRITES"
-    [ -d .git ] && [ ! -L .git ] || refuse "$T_WRITES is no checkout" "\`teamctl forget $T_NAME --discard\`, and spawn it again"
     export GIT_DIR=$T_WRITES/.git GIT_WORK_TREE=$T_WRITES
+    [ -d .git ] && [ ! -L .git ] && git rev-parse --git-dir ||
+        refuse "$T_WRITES is not a checkout any more: its .git is missing or damaged" "\`teamctl forget $T_NAME --discard\` removes it; then spawn $T_NAME again"
+    rm -rf .git/info
+    mkdir .git/info
+    printf '%s\n' "$T_IGNORED" >.git/info/exclude
 }
 refuse_uncommitted() {
     local files
     files=$(uncommitted)
     [ -z "$files" ] || refuse "$T_WRITES has changes that are not committed: $(sed 's/^...//' <<<"$files" | paste -sd, | sed 's/,/, /g')" "$1"
+}
+# Shows the subjects of a few commits that the team repository does not hold: of those named, and of what they rest on.
+unsaved() {
+    { printf '%s\n' "$@"; git --git-dir="$team" for-each-ref --format='^%(objectname)'; } | git log --no-decorate --format=%s --max-count=5 --stdin
 }
 # Shows the integration branch in a repository of the user. Neither hooks nor other settings of that have it do more.
 publish() {

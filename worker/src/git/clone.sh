@@ -1,31 +1,18 @@
-# Makes the checkout, unless it is there. A kill leaves a mark in what is not whole, which is removed before this begins.
+# Makes the clone of a teammate, in an empty directory that takes its place when it is whole.
 cd "$T_WRITES"
-mark=.git/teamd.new
-if [ -e .git ]; then
-    enter
-    [ "$(git config --local teamd.name)" = "$T_NAME" ] || refuse "$T_WRITES is no checkout of $T_NAME" 'move it away'
-    say made ''
-    exit
-fi
-[ -z "$(ls -A)" ] ||
-    refuse "$T_WRITES is not empty, and no checkout" 'move it away, or set `checkouts = "PATH"` in team.toml'
-mkdir .new
-git clone --quiet --template= --no-checkout --shared --branch integration "$team" .new/clone
-cd .new/clone
-mkdir -p .git/hooks .git/info
-touch "$mark"
-set_to() { git config --local "$1" "$2"; }
+git clone --quiet --template= --no-checkout --shared --branch integration "$team" .new
+mkdir -p .new/.git/hooks
+set_to() { git -C .new config --local "$1" "$2"; }
 set_to user.name "$T_NAME"
 set_to user.email "$T_NAME@team"
 set_to branch.autoSetupMerge false
 set_to commit.gpgSign false
 set_to tag.gpgSign false
-git config --local --add remote.origin.fetch '+refs/team/*:refs/team/*'
-git config --local --remove-section branch.integration
+git -C .new config --local --add remote.origin.fetch '+refs/team/*:refs/team/*'
+git -C .new config --local --remove-section branch.integration
 set_to teamd.name "$T_NAME"
-cd "$T_WRITES"
-mv .new/clone/.git .git
-rmdir .new/clone .new
+mv .new/.git .git
+rmdir .new
 enter
 git checkout --quiet --no-track -b work refs/remotes/origin/integration
 git branch --quiet -D integration || true
@@ -48,5 +35,3 @@ done <"$TMPDIR/submodules"
 if git grep --quiet 'filter=lfs' -- ':(glob)**/.gitattributes'; then
     say note 'files of Git LFS are pointers in the checkout'
 fi
-rm "$mark"
-say made 1

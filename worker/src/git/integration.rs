@@ -10,7 +10,7 @@ use teamd_shared::fingerprint;
 use teamd_shared::job::{GitReport, Landed, PrepareOrder};
 use teamd_shared::merged::Merged;
 
-use super::script::{Failed, Git, Said};
+use super::script::{CUT, Failed, Git, Said};
 use super::{cache, remove, repository, scratch};
 use crate::check;
 
@@ -32,9 +32,11 @@ pub(super) async fn prepare(git: &Git<'_>, prepare: &PrepareOrder) -> Result<Che
         let nothing = CheckReport { conflicts, ..CheckReport::default() };
         return Ok(nothing);
     }
-    let merged = Merged { commit: said.one("merged")?, old: said.one("tip")? };
+    let merged = Merged { commit: said.commit("merged")?, old: said.commit("tip")? };
     let protected = fingerprint::patterns(&prepare.check.protect).map_err(anyhow::Error::msg)?;
-    let touched = said.all("changed").iter().any(|file| protected.is_match(file));
+    // What is not told may be protected.
+    let touched = !said.all(CUT).is_empty() && !prepare.check.protect.is_empty()
+        || said.all("changed").iter().any(|file| protected.is_match(file));
     let mut report = CheckReport { exit: Some(0), touched_protected: touched, ..CheckReport::default() };
     if !prepare.check.commands.is_empty() {
         report = in_scratch(git, prepare, &merged, touched).await?;
@@ -55,9 +57,9 @@ async fn in_scratch(
         let more = [("COMMIT", merged.commit.as_str()), ("CACHE", &cache), ("PATHS", &paths)];
         git.run(SCRATCH, &at, &more).await
     };
-    if let Err(Failed::Other(error)) = fill().await {
+    if let Err(failed) = fill().await {
         // An earlier check may have left anything there.
-        tracing::warn!("the scratch clone is made anew: {error:#}");
+        tracing::warn!("the scratch clone is made anew: {}", failed.text());
         remove(&at).context("cannot remove the scratch clone")?;
         fill().await?;
     }
@@ -114,7 +116,9 @@ pub(super) async fn diff(git: &Git<'_>, commit: Option<&str>, root: &str) -> Res
     let at = if commit.is_some() { repository(git.order) } else { PathBuf::from(root) };
     let said = git.run(DIFF, &at, &[("COMMIT", commit.unwrap_or_default())]).await?;
     let untracked = said.all("untracked").into_iter().map(|file| format!("not in git: {file}"));
-    Ok(GitReport::Text(said.all("diff").into_iter().chain(untracked).collect::<Vec<_>>().join("\n")))
+    Ok(GitReport::Text(
+        said.lines(&["diff", CUT]).into_iter().chain(untracked).collect::<Vec<_>>().join("\n"),
+    ))
 }
 
 /// Takes the user's branch into the team repository.

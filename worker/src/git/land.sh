@@ -24,6 +24,6 @@ elif ! git -c merge.autoStash=false merge --ff-only --quiet --no-stat "$tip"; th
     files=$(sed -n 's/^\t//p' "$log" | head -n 11 | paste -sd, | sed 's/,/, /g')
     [ -n "$files" ] && refuse "changes of yours that are not committed would be overwritten: $files" 'commit or stash them, and land again'
     why=$(grep -E '^(error|fatal):' "$log" | tail -n 1 || true)
-    refuse "$branch cannot be moved: ${why#*: }" 'mend that, and land again'
+    refuse "$branch cannot be moved: ${why#*: }" 'fix that, then land again'
 fi
 say landed 1

@@ -2,11 +2,11 @@
 
 use std::fs::{self, DirBuilder};
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use rustix::fs::OFlags;
+use rustix::fs::{Access, OFlags};
 use teamd_shared::checkout::{Checkout, CheckoutSettings};
 use teamd_shared::fingerprint::fingerprint;
 use teamd_shared::fs::replace;
@@ -19,14 +19,11 @@ use super::{for_checkout, repository, text};
 
 const REPOSITORY: &str = include_str!("repository.sh");
 const CLONE: &str = include_str!("clone.sh");
-const COPY: &str = include_str!("copy.sh");
+const OPEN: &str = include_str!("open.sh");
 
 /// What tells tools, in a directory above a checkout, that what lies below belongs to them.
 const MANIFESTS: [&str; 5] =
     ["Cargo.toml", "package.json", "pnpm-workspace.yaml", "go.work", "pyproject.toml"];
-
-/// What a checkout has that is not whole.
-const MARKS: [&str; 2] = [".new", ".git/teamd.new"];
 
 /// Makes a checkout, or finds it, and prepares it.
 pub(super) async fn checkout(git: &Git<'_>, make: &MakeOrder) -> Result<GitReport, Failed> {
@@ -36,22 +33,102 @@ pub(super) async fn checkout(git: &Git<'_>, make: &MakeOrder) -> Result<GitRepor
     let (top, prefix) = (seen.one("top")?, seen.one("prefix")?);
     let (root, mut notes) = place(git, make, Path::new(&top))?;
     let root_text = text(&root)?;
-    let made = git.run(CLONE, &root, &[("TOP", &top)]).await?;
-    let is_new = !made.one("made")?.is_empty();
-    notes.extend([seen.all("note"), made.all("note")].concat());
-    // Once is enough.
-    notes.retain(|_| is_new);
-    if !make.settings.copy.is_empty() {
-        let files = make.settings.copy.join("\n");
-        git.run(COPY, &root, &[("TOP", &top), ("COPY", &files)]).await?;
+    notes.extend(seen.all("note"));
+    match cloned(git, &root, &top).await? {
+        Some(more) => notes.extend(more),
+        // Once is enough.
+        None => notes.clear(),
     }
-    let workspace = root.join(&prefix);
-    fs::create_dir_all(&workspace).with_context(|| format!("cannot make {}", workspace.display()))?;
+    let files = git.order.copied.join("\n");
+    git.run(OPEN, &root, &[("TOP", &top), ("COPY", &files), ("PREFIX", &prefix)]).await?;
     let repository = text(&repository(git.order))?;
     let checkout = Checkout { root: root_text, source: make.source.clone(), repository, notes };
-    let workspace = text(&workspace.components().collect::<PathBuf>())?;
-    set_up(git, make, (&checkout, is_new), &workspace).await?;
+    let workspace = text(&root.join(&prefix).components().collect::<PathBuf>())?;
+    set_up(git, make, &checkout, &workspace).await?;
     Ok(GitReport::Made { checkout, workspace })
+}
+
+/// Makes the clone, unless something is there; returns what is to be said of it. It gets its name when it is whole: nothing that
+/// stands there is ever removed.
+async fn cloned(git: &Git<'_>, root: &Path, top: &str) -> Result<Option<Vec<String>>, Failed> {
+    if open_itself(&root.join(".git"), OFlags::PATH | OFlags::NOFOLLOW).is_ok() {
+        return Ok(None);
+    }
+    if root.read_dir().is_ok_and(|mut entries| entries.next().is_some()) {
+        return Err(not_empty(root));
+    }
+    let unfinished = Unfinished::begin(git, root)?;
+    // With an earlier checkout of that name it has run.
+    git.setting.dir.remove(&TeamPath::setup(&git.order.name))?;
+    let made = match git.run(CLONE, &unfinished.at, &[("TOP", top)]).await {
+        Ok(said) => fs::rename(&unfinished.at, root).map(|()| said.all("note")).map_err(|_| not_empty(root)),
+        Err(failed) => Err(failed),
+    };
+    let ended = unfinished.end();
+    let notes = made?;
+    ended?;
+    Ok(Some(notes))
+}
+
+fn not_empty(root: &Path) -> Failed {
+    Failed::refused(
+        format!("{} is not empty, and is not a checkout", root.display()),
+        "move it away, or set `checkouts = \"PATH\"` in team.toml",
+    )
+}
+
+/// A clone that is being made, beside where it belongs. A note in the directory of the team repository, a link to nothing, says
+/// which directory that is: what a killed job leaves is removed by the next one, and nothing else that has the name.
+struct Unfinished {
+    at: PathBuf,
+    note: PathBuf,
+}
+
+impl Unfinished {
+    fn begin(git: &Git<'_>, root: &Path) -> Result<Self, Failed> {
+        let name = format!(".{}.new", git.order.name);
+        let unfinished =
+            Self { at: root.with_file_name(&name), note: Path::new(&git.order.home).join(&name[1..]) };
+        unfinished.end()?;
+        match DirBuilder::new().mode(0o700).create(&unfinished.at) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(not_empty(&unfinished.at)),
+            other => {
+                other.with_context(|| format!("cannot make {}", unfinished.at.display()))?;
+                symlink(identity(&unfinished.at)?, &unfinished.note).context("cannot note what is made")?;
+                Ok(unfinished)
+            }
+        }
+    }
+
+    /// Removes what is left of it. Without a note only an empty directory can be.
+    fn end(&self) -> anyhow::Result<()> {
+        let found = match identity(&self.at) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            other => Some(other?),
+        };
+        let noted = fs::read_link(&self.note).ok();
+        let removed = match found {
+            None => Ok(()),
+            Some(_) if found == noted => super::remove(&self.at),
+            Some(_) => fs::remove_dir(&self.at),
+        };
+        match removed {
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => return Ok(()),
+            other => other.with_context(|| format!("cannot remove {}", self.at.display()))?,
+        }
+        match fs::remove_file(&self.note) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(error).context("cannot remove a note")
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Returns which directory stands there.
+fn identity(at: &Path) -> io::Result<PathBuf> {
+    let found = at.symlink_metadata()?;
+    Ok(format!("{}:{}", found.dev(), found.ino()).into())
 }
 
 /// Finds where the checkout lies, and makes that directory: where it is said, else beside the repository, else where the user
@@ -91,19 +168,13 @@ fn place(git: &Git<'_>, make: &MakeOrder, top: &Path) -> Result<(PathBuf, Vec<St
     Ok((root, notes))
 }
 
-/// Makes the directory of a checkout. No link on the way to it is followed below the base.
+/// Makes the directory in which checkouts lie, and returns where a checkout belongs: no link stands there.
 fn in_base(base: &Path, name: &str) -> io::Result<PathBuf> {
     DirBuilder::new().recursive(true).mode(0o700).create(base)?;
     let root = base.canonicalize()?.join(name);
-    match DirBuilder::new().mode(0o700).create(&root) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-        other => other?,
-    }
-    open_itself(&root, OFlags::PATH | OFlags::DIRECTORY)?;
-    // A job was killed before it was whole.
-    if MARKS.iter().any(|mark| root.join(mark).symlink_metadata().is_ok()) {
-        super::remove(&root)?;
-        DirBuilder::new().mode(0o700).create(&root)?;
+    match open_itself(&root, OFlags::PATH | OFlags::DIRECTORY) {
+        Err(rustix::io::Errno::NOENT) => rustix::fs::access(base, Access::WRITE_OK)?,
+        other => drop(other?),
     }
     Ok(root)
 }
@@ -113,20 +184,18 @@ fn is_closed(kind: io::ErrorKind) -> bool {
 }
 
 /// Runs the setup, unless it has run with these inputs.
-async fn set_up(
-    git: &Git<'_>,
-    make: &MakeOrder,
-    (checkout, is_new): (&Checkout, bool),
-    workspace: &str,
-) -> Result<(), Failed> {
+async fn set_up(git: &Git<'_>, make: &MakeOrder, checkout: &Checkout, workspace: &str) -> Result<(), Failed> {
     let CheckoutSettings { setup: Some(setup), .. } = &make.settings else { return Ok(()) };
-    let inputs = fingerprint(Path::new(&checkout.root), &make.settings.inputs());
-    let inputs = inputs.context("cannot read what the setup rests on")?;
-    let stamp = format!("{inputs}\n{}\n{setup}", checkout.root);
+    let stamp = || {
+        let inputs = fingerprint(Path::new(&checkout.root), &make.settings.inputs());
+        let inputs = inputs.context("cannot read what the setup rests on")?;
+        anyhow::Ok(format!("{inputs}\n{}\n{setup}", checkout.root))
+    };
     let (dir, known) = (&git.setting.dir, TeamPath::setup(&git.order.name));
-    if !is_new && dir.read(&known).is_ok_and(|done| done == stamp.as_bytes()) {
+    if dir.read(&known).is_ok_and(|done| stamp().is_ok_and(|stamp| done == stamp.as_bytes())) {
         return Ok(());
     }
+    dir.remove(&known)?;
     let environment = for_checkout(&git.order.environment, Some(checkout));
     let mut toolbox = git.toolbox(Path::new(workspace), (environment, make.sandbox.clone(), make.bounds))?;
     let mut running = toolbox.start_check(setup.clone(), git.order.timeout).map_err(anyhow::Error::msg)?;
@@ -134,9 +203,13 @@ async fn set_up(
     if let Some(how) = failure {
         return Err(Failed::refused(
             format!("the setup of {} failed: `{setup}`: {how}\n{}", git.order.name, output.trim_end()),
-            "mend `[checkout] setup` in team.toml, or what it needs",
+            "fix `[checkout] setup` in team.toml, or what it needs",
         ));
     }
-    replace(dir, &known, stamp.as_bytes()).context("cannot note that the setup has run")?;
+    // It may have written its inputs, such as a lock file.
+    match stamp() {
+        Ok(stamp) => replace(dir, &known, stamp.as_bytes()).context("cannot note that the setup has run")?,
+        Err(error) => tracing::warn!("the setup runs again with the next spawn: {error:#}"),
+    }
     Ok(())
 }

@@ -24,8 +24,9 @@ git merge-tree --write-tree --no-messages --name-only -z "$tip" "$T_COMMIT" >"$m
 [ "$code" = 0 ] || exit 0
 export GIT_AUTHOR_NAME=teamd GIT_AUTHOR_EMAIL=teamd@team GIT_COMMITTER_NAME=teamd GIT_COMMITTER_EMAIL=teamd@team
 commit=$(git commit-tree "$tree" -p "$tip" -p "$T_COMMIT" <<<"$T_MESSAGE")
+# First: no name of a file passes for one of these.
+say merged "$commit"
+say tip "$tip"
 git diff-tree -r --no-renames --name-only -z "$tip" "$commit" | while IFS= read -r -d '' file; do
     say changed "$file"
 done
-say merged "$commit"
-say tip "$tip"

@@ -8,13 +8,14 @@ mod integration;
 mod make;
 mod script;
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use rustix::fs::OFlags;
+use rustix::fs::{AtFlags, OFlags, unlinkat};
 use teamd_shared::checkout::Checkout;
 use teamd_shared::environment::Environment;
 use teamd_shared::job::{GitOrder, GitReport, GitStep, JobReport};
@@ -28,6 +29,9 @@ const BRANCH: &str = include_str!("branch.sh");
 const PACK: &str = include_str!("pack.sh");
 const TAKE: &str = include_str!("take.sh");
 const REMOVE: &str = include_str!("remove.sh");
+
+/// The file in `.git` of a checkout that holds what is submitted, for as long as it takes.
+const PACKED: &str = "teamd.pack";
 
 /// Returns the team repository of a team.
 fn repository(order: &GitOrder) -> PathBuf {
@@ -83,19 +87,42 @@ impl Git<'_> {
         let submit = if submit { "1" } else { "" };
         let task = task.map(|task| task.to_string()).unwrap_or_default();
         let said = self.run(PACK, root, &[("SUBMIT", submit), ("TASK", &task)]).await?;
-        let commit = said.one("commit")?;
+        let commit = said.commit("commit")?;
         if said.one("adds")? == "0" {
             return Ok(GitReport::Kept { commit, reference: None });
         }
-        let pack = root.join(".git/teamd.pack");
+        let pack = root.join(".git").join(PACKED);
         let (pack, task) = (pack.to_string_lossy(), said.one("task")?.parse::<TaskId>()?.to_string());
         let more = [("PACK", pack.as_ref()), ("TASK", task.as_str()), ("COMMIT", commit.as_str())];
         let taken = self.run(TAKE, &repository(self.order), &more).await;
-        if let Err(error) = std::fs::remove_file(pack.as_ref()) {
-            tracing::warn!("cannot remove {pack}: {error}");
+        // No link on the way is followed.
+        let removed = open_itself(&root.join(".git"), OFlags::PATH | OFlags::DIRECTORY)
+            .and_then(|folder| unlinkat(folder, PACKED, AtFlags::empty()));
+        if let Err(errno) = removed {
+            tracing::warn!("cannot remove {pack}: {errno}");
         }
         let reference = Some(taken?.one("kept")?);
         Ok(GitReport::Kept { commit, reference })
+    }
+
+    /// Makes sure that a checkout has no work which is nowhere else. What is committed for a task is saved before.
+    async fn nothing_is_lost(&self, root: &str) -> Result<(), Failed> {
+        let hint = format!(
+            "fix that, then try again; `teamctl forget {} --discard` removes it anyway",
+            self.order.name
+        );
+        if let Err(failed) = self.keep(root, None, false).await {
+            return Err(Failed::refused(
+                format!("the work in {root} cannot be saved: {}", failed.text()),
+                hint,
+            ));
+        }
+        self.run(REMOVE, Path::new(root), &[]).await.map(drop).map_err(|failed| match failed {
+            Failed::Other(error) => {
+                Failed::refused(format!("whether {root} holds work cannot be seen: {error:#}"), hint)
+            }
+            refused @ Failed::Refused(_) => refused,
+        })
     }
 
     async fn remove(&self, root: &str, discard: bool) -> Result<GitReport, Failed> {
@@ -104,11 +131,41 @@ impl Git<'_> {
             return Ok(GitReport::Removed);
         }
         if !discard {
-            self.run(REMOVE, path, &[]).await?;
+            self.nothing_is_lost(root).await?;
         }
         remove(path).with_context(|| format!("cannot remove the checkout {root}"))?;
         Ok(GitReport::Removed)
     }
+}
+
+/// Returns what `git` ignores in checkouts so that what is copied there is not committed: a pattern for each path.
+fn ignored(copied: &[String]) -> String {
+    let pattern = |path: &String| {
+        let special = |character| matches!(character, '*' | '?' | '[' | ']' | '\\' | ' ');
+        let escaped = path
+            .trim_start_matches("./")
+            .chars()
+            .flat_map(|character| special(character).then_some('\\').into_iter().chain([character]));
+        format!("/{}", escaped.collect::<String>())
+    };
+    copied.iter().map(pattern).collect::<Vec<_>>().join("\n")
+}
+
+/// Takes from `PATH` what a teammate may have put a program into, and what is named relative to where a command works.
+fn without_territory(environment: &Environment, order: &GitOrder) -> Environment {
+    let mut environment = environment.clone();
+    let is_theirs = |folder: &Path| {
+        let real = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+        !folder.is_absolute() || order.territory.iter().any(|theirs| real.starts_with(theirs))
+    };
+    for (name, value) in environment.variables.iter_mut().filter(|(name, _)| name == b"PATH") {
+        let folders = std::env::split_paths(OsStr::from_bytes(value)).filter(|folder| !is_theirs(folder));
+        match std::env::join_paths(folders) {
+            Ok(path) => *value = path.into_vec(),
+            Err(error) => tracing::warn!("{} is used as it is: {error}", String::from_utf8_lossy(name)),
+        }
+    }
+    environment
 }
 
 /// Removes a checkout. No link is followed, and none stands on the way to it. What its owner has closed is opened.
@@ -157,9 +214,10 @@ fn variables(of: &Environment) -> Environment {
         ("GIT_PAGER", "cat"),
         ("GIT_EDITOR", "false"),
     ];
-    const SETTINGS: [(&str, &str); 10] = [
+    const SETTINGS: [(&str, &str); 11] = [
         ("core.hooksPath", "/dev/null"),
         ("core.fsmonitor", "false"),
+        ("core.untrackedCache", "false"),
         ("core.sshCommand", "false"),
         ("core.attributesFile", "/dev/null"),
         ("protocol.allow", "never"),
@@ -191,4 +249,38 @@ fn text(path: &Path) -> Result<String, Failed> {
             "rename it",
         )
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_program_of_a_teammate_is_run() {
+        let scratch = tempfile::tempdir().unwrap();
+        let root = scratch.path().canonicalize().unwrap();
+        std::fs::create_dir_all(root.join("work/bin")).unwrap();
+        std::os::unix::fs::symlink(root.join("work/bin"), root.join("link")).unwrap();
+        let at = |path: &str| root.join(path).to_string_lossy().into_owned();
+        let order = GitOrder {
+            name: teamd_shared::name::Name::new("alice").unwrap(),
+            home: String::new(),
+            environment: Environment::default(),
+            territory: vec![at("work")],
+            copied: Vec::new(),
+            timeout: 1.0,
+            step: GitStep::Diff { commit: None, root: String::new() },
+        };
+        let mut environment = Environment::default();
+        environment
+            .set("PATH", &format!("{}:.::bin:/usr/bin:{}:{}", at("work/bin"), at("link"), at("workshop")));
+        let path = without_territory(&environment, &order).value("PATH");
+        assert_eq!(path, Some(format!("/usr/bin:{}", at("workshop"))));
+    }
+
+    #[test]
+    fn what_is_copied_is_ignored_by_its_name_alone() {
+        let copied = [".env.test", "./data", "a [b]*"].map(str::to_owned);
+        assert_eq!(ignored(&copied), "/.env.test\n/data\n/a\\ \\[b\\]\\*");
+    }
 }

@@ -22,7 +22,7 @@ fi
 if [ -e "$team" ]; then
     source=$(git --git-dir="$team" config teamd.source)
     [ "$source" = "$common" ] ||
-        refuse "the checkouts of this team are of the repository $source, and $T_SOURCE is in another one" 'leave --workspace out, or run a team of its own there'
+        refuse "the checkouts of this team are of the repository $source, and $T_SOURCE is in another one" 'omit --workspace, or run a team of its own there'
 else
     new=$T_HOME_OF_TEAM/new.git
     rm -rf "$new"

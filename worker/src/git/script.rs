@@ -1,23 +1,25 @@
 //! One confined script of `git` commands: it says lines `key=value`, and nothing of what `git` prints can pass for one.
 
 use std::fs::File;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::anyhow;
+use anyhow::{Context as _, anyhow};
+use rustix::fs::{FlockOperation, flock};
 use teamd_shared::control::{Refusal, RefusalCode};
 use teamd_shared::environment::Environment;
 use teamd_shared::job::GitOrder;
 use teamd_shared::member::{Bounds, Sandbox};
 use teamd_shared::name::Name;
 
-use super::variables;
+use super::{ignored, variables, without_territory};
 use crate::job::Setting;
 use crate::tools::{Toolbox, ToolboxConfig};
 
 /// What stands before each script.
 const BEGIN: &str = include_str!("begin.sh");
 
-/// What a script says when something is wrong that trying again does not mend.
+/// The exit code of a script that has found something wrong: trying again does not help.
 const REFUSED: i32 = 65;
 
 /// What runs scripts for an order.
@@ -59,15 +61,38 @@ impl<E: Into<anyhow::Error>> From<E> for Failed {
 /// What a script said.
 pub(super) struct Said(Vec<(String, String)>);
 
+/// The key under which it stands that the middle of a long output is missing.
+pub(super) const CUT: &str = "";
+
 impl Said {
     fn of(output: &str) -> Self {
-        let pair = |line: &str| line.split_once('=').map(|(key, value)| (key.to_owned(), value.to_owned()));
-        Self(output.lines().filter_map(pair).collect())
+        // No script prints a line without a key.
+        let pair = |line: &str| {
+            let (key, value) = line.split_once('=').unwrap_or((CUT, line));
+            (key.to_owned(), value.to_owned())
+        };
+        Self(output.lines().map(pair).collect())
+    }
+
+    /// Returns the lines under one of these keys, in order.
+    pub(super) fn lines(&self, keys: &[&str]) -> Vec<String> {
+        let is_one = |(key, _): &&(String, String)| keys.contains(&key.as_str());
+        self.0.iter().filter(is_one).map(|(_, value)| value.clone()).collect()
     }
 
     /// Returns each value of a key.
     pub(super) fn all(&self, key: &str) -> Vec<String> {
-        self.0.iter().filter(|(known, _)| known == key).map(|(_, value)| value.clone()).collect()
+        self.lines(&[key])
+    }
+
+    /// Returns the value of a key that is the id of a commit.
+    ///
+    /// # Errors
+    /// If it is none: what a teammate can change has said it.
+    pub(super) fn commit(&self, key: &'static str) -> Result<String, Failed> {
+        let id = self.one(key)?;
+        let is_id = matches!(id.len(), 40 | 64) && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+        if is_id { Ok(id) } else { Err(Failed::Other(anyhow!("{id:?} is not the id of a commit"))) }
     }
 
     /// Returns the value of a key.
@@ -88,13 +113,15 @@ impl Git<'_> {
         writes: &Path,
         more: &[(&str, &str)],
     ) -> Result<Said, Failed> {
-        let mut environment = variables(&self.order.environment);
-        let home = self.order.home.as_str();
-        let known = [("NAME", self.order.name.as_str()), ("HOME_OF_TEAM", home)];
+        let mut environment = variables(&without_territory(&self.order.environment, self.order));
+        let (home, ignored) = (self.order.home.as_str(), ignored(&self.order.copied));
+        let known = [("NAME", self.order.name.as_str()), ("HOME_OF_TEAM", home), ("IGNORED", &ignored)];
         more.iter().chain(&known).for_each(|(name, value)| environment.set(&format!("T_{name}"), value));
         environment.set("T_WRITES", &writes.to_string_lossy());
         let sandbox = Sandbox { no_network: true, ..Sandbox::default() };
-        let mut toolbox = self.toolbox(writes, (environment, sandbox, Bounds::default()))?;
+        let lock = self.lock_of(writes)?;
+        let git = Git { lock: &lock, ..*self };
+        let mut toolbox = git.toolbox(writes, (environment, sandbox, Bounds::default()))?;
         let command = format!("{BEGIN}\n{script}");
         let mut running = toolbox.start_check(command, self.order.timeout).map_err(anyhow::Error::msg)?;
         let (exit, output, failure) = running.finish_check().await;
@@ -108,6 +135,18 @@ impl Git<'_> {
                 Err(Failed::Other(anyhow!("git failed ({how}): {}", why.trim())))
             }
         }
+    }
+
+    /// Returns the lock that a script and its shim hold. No two scripts write the team repository at once, also not one of an
+    /// earlier daemon and one of this.
+    fn lock_of(&self, writes: &Path) -> anyhow::Result<File> {
+        let home = Path::new(&self.order.home);
+        if writes != home && writes != super::repository(self.order) {
+            return Ok(self.lock.try_clone()?);
+        }
+        let lock = File::options().create(true).append(true).mode(0o600).open(home.join("lock"))?;
+        flock(&lock, FlockOperation::LockExclusive).context("cannot lock the team repository")?;
+        Ok(lock)
     }
 
     /// Makes what confines commands that work in a directory.
@@ -149,5 +188,28 @@ impl Git<'_> {
             cgroup: None,
             confinement: self.setting.confinement.clone(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_output_that_was_cut_says_so_and_keeps_its_order() {
+        let said = Said::of("merged=a=b\nchanged=x\n[9 characters cut]\nth\nchanged=y\nmerged=c\n");
+        assert_eq!(said.one("merged").ok().as_deref(), Some("a=b"));
+        assert_eq!(said.all(CUT), ["[9 characters cut]", "th"]);
+        assert_eq!(said.lines(&["changed", CUT]), ["x", "[9 characters cut]", "th", "y"]);
+        assert!(Said::of("changed=x\n").all(CUT).is_empty());
+    }
+
+    #[test]
+    fn only_an_id_is_taken_for_a_commit() {
+        let id = "0123456789abcdef0123456789abcdef01234567";
+        assert_eq!(Said::of(&format!("commit={id}")).commit("commit").ok().as_deref(), Some(id));
+        for bad in ["", "--all", "HEAD", &id[1..], &format!("{}g", &id[1..]), &format!("{id} ")] {
+            assert!(Said::of(&format!("commit={bad}")).commit("commit").is_err(), "{bad}");
+        }
     }
 }

@@ -2,18 +2,33 @@
 export GIT_DIR=$T_WRITES
 cd /
 known() { git for-each-ref --format='%(refname)' --contains "$T_COMMIT" "refs/team/task-$T_TASK/" | head -n 1; }
-: >"$log"
 if git cat-file -e "$T_COMMIT^{commit}" && reference=$(known) && [ -n "$reference" ]; then
     say kept "$reference"
     exit
 fi
-if ! git index-pack --strict --fix-thin --stdin <"$T_PACK"; then
-    why=$(grep -E '^(error|fatal):' "$log" | tail -n 1 || true)
-    refuse "the work is refused: ${why#*: }" 'make a commit without what is named, and submit again'
-fi
-git cat-file -e "$T_COMMIT^{commit}" || refuse "HEAD moved while it was taken" 'submit again'
-git rev-list --objects --quiet "$T_COMMIT" --not --branches ||
-    refuse 'the work is refused: objects are missing' 'make the commits again, on the branch of the task'
+# What is refused, or broken off, never gets in.
+incoming=$GIT_DIR/incoming
+rm -rf "$incoming"
+mkdir -p "$incoming/pack"
+(
+    export GIT_OBJECT_DIRECTORY=$incoming GIT_ALTERNATE_OBJECT_DIRECTORIES="\"$GIT_DIR/objects\""
+    : >"$log"
+    if ! git index-pack --strict --fix-thin --stdin <"$T_PACK"; then
+        why=$(grep -E '^(error|fatal):' "$log" | tail -n 1 || true)
+        refuse "the work is refused: ${why#*: }" 'make a commit without what is named, and submit again'
+    fi
+    git cat-file -e "$T_COMMIT^{commit}" || refuse "HEAD moved while it was taken" 'submit again'
+    git rev-list --objects --quiet "$T_COMMIT" --not --branches ||
+        refuse 'the work is refused: objects are missing' 'make the commits again, on the branch of the task'
+) || {
+    code=$?
+    rm -rf "$incoming"
+    exit "$code"
+}
+for part in pack rev idx; do
+    find "$incoming/pack" -name "*.$part" -exec mv -f -t "$GIT_DIR/objects/pack" {} +
+done
+rm -rf "$incoming"
 last=$(git for-each-ref --format='%(refname:lstrip=3)' "refs/team/task-$T_TASK/" | sort -n | tail -n 1)
 reference=refs/team/task-$T_TASK/$((${last:-0} + 1))
 git update-ref "$reference" "$T_COMMIT" ''

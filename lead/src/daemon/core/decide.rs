@@ -101,6 +101,13 @@ pub(crate) fn decide(view: &View<'_>, event: &Event, ids: &mut dyn Ids) -> Decis
         }
         Event::Integrate => view.integrate_next(),
         Event::Offered { name, task, ended } => view.offered((name, *task), ended, ids),
+        Event::NotKept { name, why } => view.note(
+            Name::lead(),
+            format!(
+                "what {name} has committed is not saved: {why}. It is in the checkout of {name}, which stays"
+            ),
+            ids,
+        ),
         Event::Checked { task, number, ended: Ok(ended) } => view.checked((*task, *number), ended, ids),
         Event::Checked { task, number, ended: Err(why) } => view.not_checked((*task, *number), why, ids),
         Event::Review { task } => view.review(*task, ids),

@@ -137,6 +137,8 @@ pub(crate) enum Event {
     Prepared(ReplyTo, Actor, TaskOrder, GitReport),
     /// The branch of this task is begun in the checkout of an idle teammate; or it cannot be, and why.
     Offered { name: Name, task: TaskId, ended: Result<GitReport, String> },
+    /// What a teammate has committed for a task that it holds no more is not in the team repository, and why.
+    NotKept { name: Name, why: String },
     /// The check of this submission has ended; or it could not be run, and why.
     Checked { task: TaskId, number: u32, ended: Result<CheckReport, String> },
     /// The integration branch contains the merged work of this submission, or has moved; or it could not be seen, and why.
@@ -185,6 +187,7 @@ impl Event {
             | Self::Task(..)
             | Self::Prepared(..)
             | Self::Offered { .. }
+            | Self::NotKept { .. }
             | Self::Integrated { .. }
             | Self::Synced(..)
             | Self::Integrate

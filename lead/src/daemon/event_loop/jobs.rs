@@ -156,12 +156,10 @@ impl EventLoop {
                 };
                 Some(Event::Offered { name, task, ended })
             }
-            Purpose::Keep => {
-                if let Err(why) = ended {
-                    tracing::error!("work that was given back is not kept in the team repository: {why}");
-                }
-                None
-            }
+            Purpose::Keep(name) => match ended {
+                Ok(JobReport::Git(_)) => None,
+                other => Some(Event::NotKept { name, why: refusal(other).message }),
+            },
             Purpose::Integrate { task, number } => {
                 let ended = match ended {
                     Ok(JobReport::Git(GitReport::Integrated(moved))) => Ok(moved),
@@ -207,6 +205,6 @@ fn refusal(ended: Result<JobReport, String>) -> Refusal {
         Ok(JobReport::Refused(refusal)) => refusal,
         Ok(_) => Refusal::new(RefusalCode::Failed, "a job reports something else than it was told to do"),
         Err(why) => Refusal::new(RefusalCode::Failed, why)
-            .hint("`teamctl log teamd` may say more; try again when that is repaired"),
+            .hint("`teamctl log teamd` may say more; fix that, then try again"),
     }
 }

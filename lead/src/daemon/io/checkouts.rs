@@ -54,6 +54,7 @@ impl Owned {
             home: self.checkouts.home.clone(),
             environment: environment.unwrap_or_else(Environment::of_self),
             territory: team.territory().map(|(path, _)| path.to_string_lossy().into_owned()).collect(),
+            copied: self.checkouts.settings.copy.clone(),
             timeout: team.work.timeout().as_secs_f64(),
             step,
         };

@@ -51,7 +51,7 @@ pub(crate) enum Purpose {
     /// The branch of a task that an idle teammate is to be given.
     Offer(Name, TaskId),
     /// What a teammate leaves of its work on a task.
-    Keep,
+    Keep(Name),
     /// The integration of checked work.
     Integrate { task: TaskId, number: u32 },
     /// The user's branch, which is to be integrated.

@@ -175,8 +175,8 @@ impl Owners for Owned {
     fn keep(&mut self, team: &Team, (name, task): (&Name, Option<TaskId>)) {
         let Some(checkout) = checkout_of(team, name) else { return };
         let step = GitStep::Keep { root: checkout.root.clone(), task, submit: false };
-        let name = name.clone();
-        self.add_git_job(team, GitJob { name, environment: None, step, purpose: Purpose::Keep, task });
+        let (name, purpose) = (name.clone(), Purpose::Keep(name.clone()));
+        self.add_git_job(team, GitJob { name, environment: None, step, purpose, task });
     }
 
     fn show_tasks(&mut self, tasks: &[&Task]) {

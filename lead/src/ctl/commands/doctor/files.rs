@@ -80,7 +80,7 @@ pub(super) fn tasks(seen: &Seen, check: &mut Check) -> Option<String> {
             (Ok(shown), None) if (shown.id, shown.status) == (id, TaskStatus::Completed) => {}
             (_, Some(_)) => {
                 let next = "`teamd start` writes it anew; `teamd start --replace` while a daemon runs";
-                check.problem(format!("{at} says otherwise than the journal"), FROM_JOURNAL, next);
+                check.problem(format!("{at} disagrees with the journal"), FROM_JOURNAL, next);
             }
             (_, None) => check.problem(
                 format!("{at} is not the file of a completed task any more"),

@@ -161,7 +161,7 @@ pub(super) fn roster(seen: &Seen, check: &mut Check) -> Option<String> {
         rewritten(severity, what, means);
     }
     for what in journal.at_roster.iter().flat_map(|then| differences(roster, then)) {
-        rewritten(Problem, format!("config.json says otherwise than the journal: {what}"), CHANGED);
+        rewritten(Problem, format!("config.json disagrees with the journal: {what}"), CHANGED);
     }
     Some(format!("config.json agrees with the journal ({})", count(roster.members.len(), "member")))
 }

@@ -81,7 +81,7 @@ impl View<'_> {
         if is_being_archived(self.team, name) {
             return Err(conflict(
                 format!("the files of the {name} that was forgotten are not in the archive yet"),
-                "`teamctl log teamd` says why; try again when that is repaired",
+                "`teamctl log teamd` says why; fix that, then try again",
             ));
         }
         if let Some(holder) = &facts.held {

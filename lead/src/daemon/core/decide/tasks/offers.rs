@@ -66,12 +66,21 @@ impl View<'_> {
             Err(why) => {
                 let refusals = self.live.member(name).map_or(0, |alive| alive.refusals);
                 let whom = if refusals < MOST_REFUSALS { name.clone() } else { Name::lead() };
-                let tell = vec![Notice { to: whom, id: ids.message() }];
-                let content = Some(format!("{name} is given no task: {why}"));
-                let record = TeamRecord { content, tell, ..self.team_record(TeamEvent::Noted) };
-                Decision::default().record(Record::Team(record))
+                self.note(whom, format!("{name} is given no task: {why}"), ids)
             }
         }
+    }
+
+    /// Tells a member something that follows for no task.
+    pub(in crate::daemon::core::decide) fn note(
+        &self,
+        whom: Name,
+        text: String,
+        ids: &mut dyn Ids,
+    ) -> Decision {
+        let (content, tell) = (Some(text), vec![Notice { to: whom, id: ids.message() }]);
+        let record = TeamRecord { content, tell, ..self.team_record(TeamEvent::Noted) };
+        Decision::default().record(Record::Team(record))
     }
 
     fn takes_work(&self, member: &Member) -> bool {

@@ -1,6 +1,12 @@
-# Copies files of the user's tree that git does not know into the checkout. No link is followed; secrets are hidden here.
+# Makes sure of a checkout: it is the teammate's, the directory to work in is there, and so is what is copied.
 enter
+[ "$(git config --local teamd.name)" = "$T_NAME" ] || refuse "$T_WRITES is not a checkout of $T_NAME" 'move it away'
+mkdir -p -- "./$T_PREFIX" || true
+[ "$(realpath -e -- "./$T_PREFIX")" = "$T_WRITES${T_PREFIX:+/${T_PREFIX%/}}" ] && [ -d "./$T_PREFIX" ] ||
+    refuse "$T_PREFIX of $T_WRITES is a link, or no directory" 'remove what stands there'
+# No link is followed; secrets are hidden here.
 while IFS= read -r file; do
+    [ -n "$file" ] || continue
     from=$T_TOP/$file
     [ -e "$from" ] || refuse "$file of \`[checkout] copy\` is not in $T_TOP" 'make it there, or take it out of team.toml'
     [ "$(realpath -e -- "$from")" = "$(realpath -e -- "$T_TOP")/${file%/}" ] && [ -z "$(find "$from" -type l -print -quit)" ] ||
@@ -10,5 +16,4 @@ while IFS= read -r file; do
     mkdir -p -- "$(dirname -- "$file")"
     rm -rf -- "./$file"
     mv -- "$TMPDIR/copied" "./$file"
-    git check-ignore --quiet -- "$file" || git ls-files --error-unmatch -- "$file" || printf '/%s\n' "$file" >>.git/info/exclude
 done <<<"$T_COPY"

@@ -16,6 +16,7 @@ use crate::member::{Agent, Bounds, Cgroup, Exit, Gate, Limits, MemberStatus, San
 use crate::message::IdleReason;
 use crate::name::Name;
 use crate::process::Identity;
+use crate::sandbox::{Layers, Namespaces};
 use crate::team_dir::{DirError, TeamDir, TeamPath};
 use crate::transcript::Usage;
 
@@ -50,6 +51,13 @@ pub struct TeamSandbox {
     pub layers: String,
     /// What cannot be held although a team needs it, as the user has allowed. Null where all is held.
     pub weak: Option<String>,
+}
+
+impl TeamSandbox {
+    /// Tells whether the gate of an agent changes while it runs.
+    pub fn has_live_gate(&self) -> bool {
+        self.layers.parse().is_ok_and(|Layers { namespaces, .. }| namespaces == Namespaces::Own)
+    }
 }
 
 impl Default for Roster {

@@ -17,6 +17,7 @@ use serde::de::DeserializeOwned;
 use uuid::Uuid;
 
 use crate::environment::Environment;
+use crate::name::Name;
 use crate::team_dir::{DIR_MODE, DirError, FILE_MODE, TeamDir};
 
 /// What could not be done with the state directory, or with what an entry of it is about. Fits behind "error: ".
@@ -60,6 +61,9 @@ fn of_user(variable: impl Fn(&str) -> Option<OsString>, name: &str, below_home: 
     let base = base.ok_or_else(|| io::Error::other(format!("neither {name} nor HOME names a directory")))?;
     Ok(base.join("teamd"))
 }
+
+/// What the name of an agent's directory begins with while it is removed: no teammate is called so.
+const FORGOTTEN: &str = ".forgotten-";
 
 /// The state directory of a user, whether it is there or not.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -118,6 +122,37 @@ impl StateDir {
     /// [`StateError`] if the system refuses.
     pub fn make(&self) -> Result<(), StateError> {
         make(&self.root)
+    }
+
+    /// Returns where an agent keeps what is its own: for one teammate of one team.
+    pub fn of_agent(&self, team: &TeamDir, member: &Name) -> PathBuf {
+        self.root.join("agents").join(Self::name_of_team(team)).join(member.as_str())
+    }
+
+    /// Makes that directory, for this user alone.
+    ///
+    /// # Errors
+    /// [`StateError`] if the system refuses.
+    pub fn make_for_agent(&self, team: &TeamDir, member: &Name) -> Result<PathBuf, StateError> {
+        let path = self.of_agent(team, member);
+        make(&path).map(|()| path)
+    }
+
+    /// Removes it with all that is in it, also what an earlier removal has left.
+    ///
+    /// # Errors
+    /// The system's error. Another teammate of that name finds nothing there if only the removal failed.
+    pub fn remove_of_agent(&self, team: &TeamDir, member: &Name) -> io::Result<()> {
+        let path = self.of_agent(team, member);
+        let Some(folder) = path.parent().filter(|_| path.is_dir()) else { return Ok(()) };
+        fs::rename(&path, folder.join(format!("{FORGOTTEN}{}", Uuid::now_v7())))?;
+        for entry in fs::read_dir(folder)? {
+            let entry = entry?;
+            if entry.file_name().as_bytes().starts_with(FORGOTTEN.as_bytes()) {
+                fs::remove_dir_all(entry.path())?;
+            }
+        }
+        Ok(())
     }
 
     /// Reads a file of a folder; none if it is not there.

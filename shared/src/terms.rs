@@ -16,7 +16,7 @@ use schemars::JsonSchema;
 use serde::ser::SerializeStruct;
 use serde::{Deserialize, Serialize, Serializer};
 
-pub use agent::{Agent, AgentProgram, BUILT_IN, Protocol};
+pub use agent::{Agent, AgentProgram, BUILT_IN, GATEWAY_PORT, MAX_PORTS, Protocol};
 pub use patch::{SandboxPatch, TermsPatch};
 
 use crate::checkout::Checkout;
@@ -75,10 +75,12 @@ impl Terms {
         set(&mut self.model, patch.model.as_ref().map(ToString::to_string));
         if let Some(name) = &patch.agent {
             let program = patch.program.clone();
-            self.program = program.map(|AgentProgram { command, protocol }| Agent {
+            self.program = program.map(|AgentProgram { command, protocol, hosts, ports }| Agent {
                 name: name.clone(),
                 command,
                 protocol,
+                hosts,
+                ports,
             });
         }
         set(&mut self.workspace, patch.workspace.clone());

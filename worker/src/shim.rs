@@ -40,7 +40,7 @@ use teamd_shared::sandbox::Namespaces;
 
 use crate::bounds;
 use crate::sandbox::{self, AbsentFiles, LiveGate};
-pub(crate) use job::{AgentOrder, Job, Order};
+pub(crate) use job::{AgentOrder, Job, Listen, Order};
 pub(crate) use report::{ExitCause, GateSet, Report};
 
 /// The hidden subcommand under which the worker's program is a shim.

@@ -15,7 +15,7 @@ const ALL_TABLES: [&str; 8] =
     [TOP, "[service]", "[sandbox]", "[work]", "[roles.NAME]", "[members.NAME]", "[agents.NAME]", "[lead]"];
 
 /// A value that fits each key.
-const EXAMPLES: [(&str, &str); 57] = [
+const EXAMPLES: [(&str, &str); 59] = [
     ("model", "'script'"),
     ("plan", "true"),
     ("approve_by", "'lead'"),
@@ -68,6 +68,8 @@ const EXAMPLES: [(&str, &str); 57] = [
     ("program", "{command = ['x'], protocol = 'run'}"),
     ("command", "['x']"),
     ("protocol", "'run'"),
+    ("hosts", "['github.com', '*.npmjs.org']"),
+    ("ports", "[5432]"),
     ("protect_review", "'lead'"),
     ("checkout", "true"),
     ("cache", "['target']"),

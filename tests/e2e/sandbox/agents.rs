@@ -7,15 +7,19 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use super::{TRIED, With, has};
+use crate::support::model_server::ModelServer;
 use crate::support::process::children;
 use crate::support::{Team, is_alive, signal};
 
 /// A team with a teammate whose agent carries out the messages that it reads.
 fn shell(with: With, flags: &[&str]) -> Option<Team> {
-    let team = with.team(&[])?;
+    shell_of(with.team(&[])?, "", flags)
+}
+
+fn shell_of(team: Team, more: &str, flags: &[&str]) -> Option<Team> {
     let shell =
         "[agents.shell]\ncommand = ['bash', '-c', '''eval \"$(sed -n 's/^[$] //p')\"''']\nprotocol = 'run'\n";
-    team.write("team.toml", shell);
+    team.write("team.toml", &format!("{shell}{more}"));
     let refused = team.teamctl(["spawn", "carol", "--agent", "shell"]).exits(3);
     assert!(refused.stderr.contains(r#"agents."shell".command = ["bash", "-c""#), "{}", refused.stderr);
     team.teamd(["trust"]).ok();
@@ -135,6 +139,131 @@ fn an_agent_plans_behind_a_closed_gate_and_works_behind_an_open_one() {
     team.teamctl(["approve", &id, "--feedback", "\n$ echo done > made; echo made"]).ok();
     team.until_finished("carol", 1);
     assert_eq!(team.text("made"), "done\n");
+}
+
+const KEY: &str = crate::support::model_server::KEY;
+
+/// What a person would type to ask a model: the base and the key are those of the agent's variables.
+const ASKS: &str = r#"curl -sS --max-time 20 "$ANTHROPIC_BASE_URL/v1/messages" -H "x-api-key: $ANTHROPIC_API_KEY" \
+  -H 'anthropic-version: 2023-06-01' -H 'content-type: application/json' -d '{"model":"fake","max_tokens":64,"messages":[{"role":"user","content":[{"type":"text","text":"hello"}]}]}'"#;
+
+/// An agent asks its model behind a closed gate as behind an open one. The key is added outside: it is in no variable, no file and no
+/// process of the sandbox.
+#[test]
+fn an_agent_reaches_its_model_through_the_gateway_and_never_has_the_key() {
+    // The pattern does not match itself.
+    let pattern = format!("'[s]{}'", &KEY[1..]);
+    let looks = format!(
+        "{}; echo; tr '\\0' '\\n' < /proc/self/environ | grep -c -- {pattern}; cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline 2>/dev/null | grep -ac -- {pattern}; \
+         grep -rlas -- {pattern} $TMPDIR $TEAM_AGENT_STATE /dev/shm | head",
+        ASKS.replace("\\\n", "")
+    );
+    for with in SETS {
+        let server = ModelServer::start();
+        let Some(team) = asking(with, &server) else { continue };
+        if !has(&team, "curl") {
+            return;
+        }
+        server.says("hello yourself").says("and again");
+        let said = runs(&team, &looks)["content"].as_str().unwrap().to_owned();
+        assert!(said.contains("hello yourself"), "{with:?}: {said}");
+        assert_eq!(said.lines().skip(1).collect::<Vec<_>>(), ["0", "0"], "{with:?}: {said}");
+        let request = server.last();
+        assert_eq!((request.header("x-api-key"), request.header("anthropic-version")), (KEY, "2023-06-01"));
+        assert!(!request.header("content-length").is_empty() && request.mentions("hello"));
+        assert!(
+            !team.file("transcript/carol.jsonl").contains(KEY) && !team.file("log/carol.log").contains(KEY)
+        );
+        // Behind a closed gate the model is all that it reaches.
+        team.teamctl(["request-plan", "carol", &ordered(&looks)]).ok();
+        let id = team.until_planned("carol");
+        let plan = team.request(&id)["payload"]["plan"].as_str().unwrap().to_owned();
+        assert!(plan.contains("and again"), "{with:?}: {plan}");
+        let wrong = "curl -sS -m 20 -o /dev/null -w '%{http_code}' $ANTHROPIC_BASE_URL/v1/models -H 'x-api-key: wrong'";
+        team.teamctl(["reject", &id, "--feedback", &format!("\n{}", ordered(wrong))]).ok();
+        team.until("another plan", || team.last_request("plan_approval") != id);
+        let id = team.until_planned("carol");
+        assert_eq!(team.request(&id)["payload"]["plan"], "401", "{with:?}");
+    }
+}
+
+/// A team with the agent of [`shell`], whose key and service are in the environment of each command.
+fn asking(with: With, server: &ModelServer) -> Option<Team> {
+    let team = Team::new().with("ANTHROPIC_BASE_URL", &server.url()).with("ANTHROPIC_API_KEY", KEY);
+    shell_of(with.confine(team, &[])?, "", &[])
+}
+
+/// A port of the machine, and a host that is listed, are reached behind an open gate alone; and what is not listed never.
+#[test]
+fn the_network_of_an_agent_is_what_team_toml_lists_and_behind_an_open_gate() {
+    let service = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = service.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for mut stream in service.incoming().map_while(Result::ok) {
+            drop(std::io::Write::write_all(&mut stream, b"SERVED\n"));
+        }
+    });
+    let Some(team) = With::All.team(&[]) else { return };
+    let Some(team) = shell_of(team, &format!("hosts = ['localhost']\nports = [{port}]\n"), &[]) else {
+        return;
+    };
+    let connect = |host: &str| {
+        format!(
+            "exec 9<>/dev/tcp/127.0.0.1/4141; printf 'CONNECT {host}:{port} HTTP/1.1\\r\\nhost: x\\r\\nconnection: close\\r\\n\\r\\n' >&9; \
+             timeout 5 cat <&9 | tr -d '\\r' | grep -ao -e 'HTTP/1.1 [0-9]*' -e SERVED -e 'gate is closed' -e 'not among'"
+        )
+    };
+    let asks = format!(
+        "timeout 5 head -n 1 < /dev/tcp/127.0.0.1/{port}; ({}); ({}); echo $HTTPS_PROXY",
+        connect("localhost"),
+        connect("127.0.0.1")
+    );
+    let told = runs(&team, &asks)["content"].as_str().unwrap().to_owned();
+    let open = "SERVED HTTP/1.1 200 SERVED HTTP/1.1 403 not among http://127.0.0.1:4141";
+    assert_eq!(told.split_whitespace().collect::<Vec<_>>().join(" "), open);
+    team.teamctl(["request-plan", "carol", &ordered(&asks)]).ok();
+    let id = team.until_planned("carol");
+    let plan = team.request(&id)["payload"]["plan"].as_str().unwrap().to_owned();
+    let closed = "HTTP/1.1 403 gate is closed HTTP/1.1 403 gate is closed http://127.0.0.1:4141";
+    assert_eq!(plan.split_whitespace().collect::<Vec<_>>().join(" "), closed);
+}
+
+/// What an agent keeps outlives its process and the incarnation, is writable behind a closed gate, and goes with `forget`. No other
+/// teammate sees it.
+#[test]
+fn an_agent_has_a_state_directory_of_its_own_that_forget_removes() {
+    for with in SETS {
+        let Some(team) = shell(with, &[]) else { continue };
+        let keeps = "echo kept >> $TEAM_AGENT_STATE/notes; cat $TEAM_AGENT_STATE/notes; echo x > $CLAUDE_CONFIG_DIR/y && echo $TEAM_AGENT_STATE";
+        let said = runs(&team, keeps)["content"].as_str().unwrap().to_owned();
+        let path = std::path::PathBuf::from(said.lines().nth(1).unwrap());
+        assert!(path.starts_with(team.home().canonicalize().unwrap()), "{with:?}: {said}");
+        team.teamctl(["request-plan", "carol", &ordered(keeps)]).ok();
+        let id = team.until_planned("carol");
+        let plan = team.request(&id)["payload"]["plan"].as_str().unwrap().to_owned();
+        assert!(plan.starts_with("kept\nkept\n"), "{with:?}: {plan}");
+        team.teamctl(["spawn", "dave", "--agent", "shell"]).ok();
+        team.send("dave", &ordered(&format!("cat {} || echo hidden", path.join("notes").display())));
+        team.until_finished("dave", 1);
+        assert_eq!(team.notices("dave").pop().unwrap()["content"], "hidden", "{with:?}");
+        team.shutdown("carol", &[], 0);
+        assert!(path.join("notes").is_file());
+        team.teamctl(["forget", "carol"]).ok();
+        team.until("it to be gone", || std::fs::read_dir(path.parent().unwrap()).unwrap().count() == 1);
+    }
+}
+
+#[test]
+fn status_says_where_no_gate_is_live() {
+    for with in SETS {
+        let Some(team) = shell(with, &[]) else { continue };
+        let said = team.teamctl(["status"]).ok().stderr;
+        assert_eq!(
+            said.contains("no live gate on this machine: a gate that closes ends the agent of carol"),
+            with != With::All,
+            "{with:?}: {said}"
+        );
+    }
 }
 
 /// Whether the workspace is read-only where the agent of carol runs, as the kernel says.

@@ -11,9 +11,11 @@ use rustix::thread::{
 };
 
 /// What the sandbox init needs to build the sandbox, and the helper of a live gate to change it. All of it is gone when `bash` begins.
-const NEEDED: [CapabilitySet; 6] = [
+const NEEDED: [CapabilitySet; 7] = [
     CapabilitySet::SYS_ADMIN,
     CapabilitySet::NET_ADMIN,
+    // For the listeners of an agent, which may stand for a port below 1024.
+    CapabilitySet::NET_BIND_SERVICE,
     CapabilitySet::SETPCAP,
     // A command may have closed a directory, which another one opens again: what is in it is protected all the same.
     CapabilitySet::DAC_READ_SEARCH,

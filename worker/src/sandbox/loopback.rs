@@ -1,10 +1,16 @@
 //! The network of a command that may not use the machine's: a loopback interface of its own, so that what it starts
-//! can still talk to each other.
+//! can still talk to each other. The listeners of an agent's gateway stand there, and are handed out to the worker.
 
-use std::io;
+use std::io::{self, IoSlice};
+use std::net::{Ipv4Addr, TcpListener};
+use std::os::fd::AsRawFd;
+
+use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, sendto, socket_with};
+
+use crate::shim::Listen;
 
 /// `RTM_NEWLINK` of `rtnetlink(7)`.
 const NEW_LINK: u16 = 16;
@@ -32,6 +38,19 @@ pub(super) fn bring_up() -> io::Result<()> {
         },
         None => Err(io::Error::other("the kernel's answer is too short")),
     }
+}
+
+/// Makes listeners, hands them out, and closes its end of that.
+///
+/// # Errors
+/// The system's error.
+pub(super) fn listen(listen: &Listen) -> io::Result<()> {
+    let listeners = listen.ports.iter().map(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)));
+    let listeners = listeners.collect::<io::Result<Vec<_>>>()?;
+    let descriptors: Vec<_> = listeners.iter().map(AsRawFd::as_raw_fd).collect();
+    let with = [ControlMessage::ScmRights(&descriptors)];
+    sendmsg::<()>(listen.channel, &[IoSlice::new(b"\n")], &with, MsgFlags::empty(), None)?;
+    Ok(nix::unistd::close(listen.channel)?)
 }
 
 /// A `struct nlmsghdr`, then a `struct ifinfomsg`.

@@ -28,6 +28,8 @@ pub(crate) struct Places {
     pub(crate) team_dir: PathBuf,
     /// The directory that commands may always write, as long as the incarnation lasts.
     pub(crate) temp: Place,
+    /// The state directory of an agent, which it may always write, too.
+    pub(crate) state: Option<Place>,
     /// What is allowed by name to be written.
     pub(crate) writable: Vec<Place>,
     /// Where commands of the team may or once could write: a link there can be theirs.
@@ -57,6 +59,8 @@ pub(crate) struct Origin<'a> {
     pub(crate) territory: &'a [PathBuf],
     /// What is hidden by name.
     pub(crate) hidden: &'a [String],
+    /// The state directory of an agent.
+    pub(crate) state: Option<&'a Path>,
     /// What is seen although it lies in something hidden.
     pub(crate) shown: &'a [PathBuf],
     /// What is not written although it lies in something writable.
@@ -78,16 +82,17 @@ impl Places {
         team_dir: &TeamDir,
         writable: Vec<Place>,
         temp: &Path,
-        Origin { environment, territory, hidden, shown, sealed, programs, config }: Origin<'_>,
+        Origin { environment, territory, hidden, state, shown, sealed, programs, config }: Origin<'_>,
     ) -> io::Result<Self> {
         let mut places = Self {
             workspace: Place::learn(workspace)?,
             team_dir: team_dir.root().to_owned(),
             temp: Place::learn(temp)?,
+            state: state.map(Place::learn).transpose()?,
             writable,
             territory: territory.to_vec(),
             homes: homes(environment),
-            shown: shown.to_vec(),
+            shown: shown.iter().cloned().chain(state.map(Path::to_owned)).collect(),
             sealed: sealed.to_vec(),
             ..Self::default()
         };

@@ -104,7 +104,7 @@ impl MountPlan {
     /// Tells whether what is mounted at a path belongs to the gate of a policy: it may be written, and not always.
     pub(super) fn is_gated(&self, policy: &Policy, path: &Path) -> bool {
         let nearest = path.ancestors().find(|above| self.0.contains_key(*above));
-        self.is_writable(path) && nearest != Some(policy.temp_inside())
+        self.is_writable(path) && nearest.is_some_and(|nearest| !policy.is_always_writable(nearest))
     }
 
     /// Checks from inside that what is mounted stands where it should: other commands work in the same directories while

@@ -69,6 +69,8 @@ pub(crate) struct Policy {
     pub(crate) network: bool,
     /// The temporary directory, which every command may write.
     pub(crate) temp: Writable,
+    /// The state directory of an agent, which it may always write, too.
+    pub(crate) state: Option<Writable>,
     /// What else it may write: the set of the gate, empty while that is closed.
     pub(crate) writable: Vec<Writable>,
     /// What it may not write of that.
@@ -129,6 +131,7 @@ impl Policy {
             layers,
             network: writes && !sandbox.no_network,
             temp,
+            state: places.state.clone().map(Writable::new),
             writable,
             protected,
             hidden,
@@ -139,7 +142,12 @@ impl Policy {
 
     /// Returns all that the command may write.
     pub(crate) fn all_writable(&self) -> impl Iterator<Item = &Writable> {
-        [&self.temp].into_iter().chain(&self.writable)
+        [&self.temp].into_iter().chain(&self.state).chain(&self.writable)
+    }
+
+    /// Tells whether a place is writable whatever the gate.
+    pub(super) fn is_always_writable(&self, at: &Path) -> bool {
+        self.temp.at == at || self.state.as_ref().is_some_and(|state| state.at == at)
     }
 
     /// Tells whether the command has mounts of its own.
@@ -194,7 +202,8 @@ fn needs_tmp(places: &Places, writable: &[Writable]) -> bool {
     let tmp = Path::new("/tmp");
     let named = places.writable.iter().chain([&places.workspace]).map(|it| &it.path);
     let linked = writable.iter().map(|it| &it.place.path);
-    let mut needed = named.chain(linked).chain(&places.homes).chain([&places.team_dir]);
+    let state = places.state.iter().map(|it| &it.path);
+    let mut needed = named.chain(linked).chain(state).chain(&places.homes).chain([&places.team_dir]);
     needed.any(|path| path.starts_with(tmp) || tmp.starts_with(path))
 }
 

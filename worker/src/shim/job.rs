@@ -5,7 +5,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -42,6 +42,17 @@ pub(crate) struct AgentOrder {
     pub(crate) stdio: [i32; 2],
     /// Its gate when it begins, where that can change while it runs: then the policy is that of an open gate.
     pub(crate) live_gate: Option<Gate>,
+    /// The listeners of its gateway, in a network namespace of its own.
+    pub(crate) listen: Option<Listen>,
+}
+
+/// The listeners of a gateway: made in the network namespace of the agent, and handed out of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Listen {
+    /// The descriptor of the socket by which they are handed out.
+    pub(crate) channel: i32,
+    /// Their ports.
+    pub(crate) ports: Vec<u16>,
 }
 
 impl AgentOrder {
@@ -64,7 +75,7 @@ pub(crate) struct Job {
     /// The order as one line of JSON, and the variables behind it.
     file: File,
     /// What the order of an agent names by number; the shim and the sandbox init inherit it.
-    stdio: Option<[File; 2]>,
+    handed_on: Vec<OwnedFd>,
 }
 
 impl Job {
@@ -87,7 +98,14 @@ impl Job {
         let mut line = serde_json::to_vec(&order)?;
         line.push(b'\n');
         file.write_all(&[&line, variables.as_bytes()].concat())?;
-        Ok(Self { order, variables, workspace: workspace.into(), command: command.into(), file, stdio: None })
+        Ok(Self {
+            order,
+            variables,
+            workspace: workspace.into(),
+            command: command.into(),
+            file,
+            handed_on: Vec::new(),
+        })
     }
 
     /// Takes the job that this process was started with, under a hidden subcommand.
@@ -116,13 +134,13 @@ impl Job {
                 workspace: workspace.into(),
                 command: command.clone(),
                 file,
-                stdio: None,
+                handed_on: Vec::new(),
             })
         };
         read().map_err(|error: io::Error| format!("cannot read what is to be run: {error}"))
     }
 
-    /// Makes the job of an agent, with its standard input and its error output.
+    /// Makes the job of an agent, with the descriptors that its order names.
     ///
     /// # Errors
     /// The system's error.
@@ -130,16 +148,19 @@ impl Job {
         order: Order,
         environment: &Environment,
         workspace: &Path,
-        stdio: [File; 2],
+        handed_on: Vec<OwnedFd>,
     ) -> io::Result<Self> {
         let command = order.agent.as_ref().map(|agent| agent.command.join(" ")).unwrap_or_default();
-        Ok(Self { stdio: Some(stdio), ..Self::new(order, environment, workspace, command.as_ref())? })
+        Ok(Self { handed_on, ..Self::new(order, environment, workspace, command.as_ref())? })
     }
 
     /// Returns the descriptors that it is handed on with.
     pub(crate) fn descriptors(&self) -> Vec<i32> {
-        let stdio = self.order.agent.iter().flat_map(|agent| agent.stdio);
-        [self.file.as_raw_fd()].into_iter().chain(stdio).collect()
+        let of_agent = |agent: &AgentOrder| {
+            agent.stdio.into_iter().chain(agent.listen.as_ref().map(|listen| listen.channel)).collect()
+        };
+        let named: Vec<_> = self.order.agent.as_ref().map(of_agent).unwrap_or_default();
+        [self.file.as_raw_fd()].into_iter().chain(named).collect()
     }
 
     /// Returns this very program, whatever stands at its path meanwhile, under a hidden subcommand. It stands outside of the
@@ -162,8 +183,9 @@ impl Job {
     /// # Errors
     /// The system's error.
     pub(crate) fn put_on(&self, program: &mut Command, subcommand: &str) -> io::Result<()> {
-        for file in [&self.file].into_iter().chain(self.stdio.iter().flatten()) {
-            rustix::io::fcntl_setfd(file, FdFlags::empty())?;
+        let handed_on = self.handed_on.iter().map(AsFd::as_fd);
+        for descriptor in [self.file.as_fd()].into_iter().chain(handed_on) {
+            rustix::io::fcntl_setfd(descriptor, FdFlags::empty())?;
         }
         program
             .args([subcommand, &self.file.as_raw_fd().to_string()])

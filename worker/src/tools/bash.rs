@@ -6,6 +6,7 @@ mod agent_gate;
 mod background;
 mod log;
 mod shim_handle;
+mod way;
 
 use std::fs::File;
 use std::io;
@@ -18,6 +19,7 @@ use serde::{Deserialize, Deserializer};
 use teamd_shared::member::{Bounds, Gate};
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
+use tokio::task::JoinSet;
 
 use super::input;
 use super::output::Output;
@@ -29,6 +31,7 @@ pub(super) use agent_gate::GateHandle;
 pub(super) use background::Background;
 use shim_handle::ShimHandle;
 pub(super) use shim_handle::sweep_orphans;
+pub(super) use way::Way;
 
 /// Seconds that a command may take unless its call says otherwise.
 const DEFAULT_TIMEOUT: f64 = 120.0;
@@ -121,6 +124,8 @@ pub(crate) struct Foreground {
     pub(super) note: String,
     /// What an agent writes to its error output.
     errors: Option<File>,
+    /// What serves the gateway of an agent: it ends with this.
+    gateway: JoinSet<()>,
 }
 
 impl Foreground {
@@ -142,6 +147,7 @@ impl Foreground {
             cancelled: None,
             note: String::new(),
             errors: None,
+            gateway: JoinSet::new(),
         })
     }
 
@@ -153,12 +159,14 @@ impl Foreground {
         job: &Job,
         liveness_lock: &File,
         (gate, errors): (Gate, File),
+        way: Way,
     ) -> io::Result<(Self, GateHandle)> {
         let mut started = Self::start(job, liveness_lock)?;
         let is_live = job.order.agent.as_ref().is_some_and(|agent| agent.live_gate.is_some());
         let (handle, side) = agent_gate::pair(gate, is_live);
         started.shim.follow_gate(side);
         started.errors = Some(errors);
+        started.gateway = way.serve(handle.follow());
         Ok((started, handle))
     }
 

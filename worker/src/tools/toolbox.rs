@@ -10,6 +10,7 @@ use teamd_shared::environment::Environment;
 use teamd_shared::member::{Agent, Bounds, Gate, Sandbox, SandboxMode};
 use teamd_shared::name::Name;
 use teamd_shared::sandbox::{Layers, Namespaces};
+use teamd_shared::state::StateDir;
 use teamd_shared::team_dir::TeamDir;
 use tokio::time::{Duration, Instant, sleep_until};
 
@@ -18,10 +19,22 @@ use super::workspace::{Guide, Workspace};
 use super::{EditFile, LocalAction, Outcome, RunAgent, Runs, Sleep, Tools, WriteFile};
 use crate::args::ConfinementArgs;
 use crate::cgroup::OwnCgroup;
+use crate::model::Gateway;
 use crate::sandbox::{self, Origin, Places, TempDir};
 
 /// What a read-only member is told when it writes a file.
 const READ_ONLY: &str = "refused: this teammate is read-only; it changes no file";
+
+/// The variables by which programs are told where to keep what is theirs, and where that is below the state directory.
+const STATE_VARIABLES: [(&str, &str); 7] = [
+    ("TEAM_AGENT_STATE", ""),
+    ("CLAUDE_CONFIG_DIR", "claude"),
+    ("CODEX_HOME", "codex"),
+    ("GEMINI_CLI_HOME", "gemini"),
+    ("XDG_CACHE_HOME", "cache"),
+    ("XDG_DATA_HOME", "data"),
+    ("XDG_STATE_HOME", "state"),
+];
 
 /// What a toolbox needs.
 #[derive(Debug)]
@@ -108,10 +121,12 @@ impl Toolbox {
         let first_note = first_note(&config.sandbox, &lost);
         let temp = temp_dir(&config, &writable);
         let temp = temp.context("cannot make the temporary directory of its commands")?;
+        let state = config.agent.as_ref().map(|_| make_state(&config)).transpose()?;
         let origin = Origin {
             environment: &config.environment,
             territory: &config.territory,
             hidden: &config.sandbox.hidden,
+            state: state.as_deref(),
             shown: &config.shown,
             sealed: &config.sealed,
             programs: &config.confinement.programs,
@@ -149,21 +164,48 @@ impl Toolbox {
         }
     }
 
-    /// Starts the agent. With namespaces of our own its gate can change while it runs, and it has a network of its own.
+    /// Tells whether the gate of the agent changes while it runs: with namespaces of our own. Then it has a network of its own, too.
+    fn is_live(&self) -> bool {
+        let is_confined = self.config.sandbox.mode != SandboxMode::Off;
+        self.config.confinement.layers.namespaces == Namespaces::Own && is_confined
+    }
+
+    /// Returns the variables of the agent: what it keeps goes into its state directory, since the home directory is read-only.
+    fn agent_environment(&self) -> io::Result<Environment> {
+        let mut environment = self.config.environment.clone();
+        for (variable, folder) in STATE_VARIABLES {
+            let Some(state) = &self.places.state else { continue };
+            let path = state.path.join(folder);
+            std::fs::create_dir_all(&path)?;
+            environment.set(variable, &path.to_string_lossy());
+        }
+        Ok(environment)
+    }
+
+    /// Starts the agent.
     fn start_agent(&mut self, run: &RunAgent, gate: Gate) -> Result<Running, String> {
         let ToolboxConfig { sandbox, team_dir, confinement, agent, cgroup, .. } = &self.config;
         let Some(agent) = agent else { return Err("this teammate has no agent of its own".to_owned()) };
         let Confinement { layers, weak, .. } = *confinement;
-        let live = layers.namespaces == Namespaces::Own && sandbox.mode != SandboxMode::Off;
+        let live = self.is_live();
         let granted = if live { Gate::Open } else { gate };
         let mut policy = self.places.policy(sandbox, granted, (layers, weak))?;
+        let has_network = policy.as_ref().is_some_and(|policy| live && policy.network);
+        let gateway = Gateway::new(agent, &self.config.environment, has_network);
         if let Some(policy) = &mut policy {
             team_dir.open_folder(Some("run")).map_err(|error| error.to_string())?;
-            policy.network &= !live;
+            // Without a network namespace of its own, its model is reached by the network of the machine.
+            policy.network = !live && (policy.network || gateway.has_model());
         }
         let cannot = |error: io::Error| format!("cannot start the agent {}: {error}", agent.name);
+        let environment = self.agent_environment().map_err(cannot)?;
         cgroup.as_ref().map_or(Ok(()), |cgroup| cgroup.enter()).map_err(cannot)?;
-        let started = run.start(agent, &self.config, &self.places.temp.path, (policy, gate, live));
+        let started = run.start(
+            (agent, gateway),
+            (&self.config, environment),
+            &self.places.temp.path,
+            (policy, gate, live),
+        );
         let (running, gate) = started.map_err(cannot)?;
         self.gate = Some(gate);
         Ok(Running::Bash(Box::new(running)))
@@ -245,6 +287,14 @@ impl Tools for Toolbox {
     fn reap_orphans(&mut self) {
         sweep_orphans();
     }
+}
+
+/// Makes the state directory of an agent.
+fn make_state(config: &ToolboxConfig) -> anyhow::Result<PathBuf> {
+    let state = StateDir::of_environment(&config.environment)
+        .context("cannot find the state directory of the agent")?;
+    let made = state.make_for_agent(&config.team_dir, &config.name)?;
+    Ok(made.canonicalize()?)
 }
 
 /// Tells the model which paths were allowed by name and cannot be written all the same.

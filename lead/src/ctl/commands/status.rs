@@ -115,6 +115,15 @@ fn show(context: &Context, args: &StatusArgs, dir: &TeamDir, roster: &Roster) ->
     if let Some(why) = roster.sandbox.as_ref().and_then(|sandbox| sandbox.weak.as_ref()) {
         context.out.note(format_args!("the sandbox is weak (--allow-weak-sandbox); not held: {why}"));
     }
+    let ends = rows.iter().filter(|row| row.member.agent.is_some()).map(|row| row.member.name.as_str());
+    let ends: Vec<_> =
+        ends.filter(|_| roster.sandbox.as_ref().is_some_and(|it| !it.has_live_gate())).collect();
+    if !ends.is_empty() {
+        let names = ends.join(", ");
+        context
+            .out
+            .note(format_args!("no live gate on this machine: a gate that closes ends the agent of {names}"));
+    }
     for name in rows.iter().filter(|row| row.unnoticed).map(|row| &row.member.name) {
         context.out.note(format_args!("the process of {name} is gone: `teamd start` will record it"));
     }

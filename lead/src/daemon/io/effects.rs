@@ -16,6 +16,7 @@ use teamd_shared::journal::Team;
 use teamd_shared::message::Message;
 use teamd_shared::mutant;
 use teamd_shared::name::Name;
+use teamd_shared::state::StateDir;
 use teamd_shared::team_dir::{DirError, MEMBER_FOLDERS, TeamDir, TeamPath};
 use tokio::task::JoinHandle;
 
@@ -164,6 +165,7 @@ impl Effects {
                 Effect::Archive => {
                     // An earlier daemon may have moved them, and not synced that.
                     self.unsynced.moved = true;
+                    forget_agent(&self.dir, &name);
                     archive(&self.dir, &name, first.seq).map_err(EffectError::from)
                 }
             };
@@ -225,6 +227,20 @@ fn sync(dir: &TeamDir, unsynced: &Unsynced, durability: Durability) -> Result<()
         }
     }
     Ok(())
+}
+
+/// Removes what the agent of a member has kept. That may be much, so it is done beside all else.
+fn forget_agent(dir: &Arc<TeamDir>, name: &Name) {
+    let (dir, name) = (Arc::clone(dir), name.clone());
+    let remove = move || {
+        let removed = StateDir::of_process().and_then(|state| state.remove_of_agent(&dir, &name));
+        if let Err(error) = removed {
+            tracing::warn!("what the agent of {name} has kept is not removed: {error}");
+        }
+    };
+    if let Err(error) = std::thread::Builder::new().name("forget".to_owned()).spawn(remove) {
+        tracing::warn!("what an agent has kept is not removed: {error}");
+    }
 }
 
 fn archive(dir: &TeamDir, name: &Name, seq: u64) -> Result<(), DirError> {

@@ -37,6 +37,11 @@ impl GateHandle {
         }
     }
 
+    /// Returns what is wanted of the gate, from now on.
+    pub(super) fn follow(&self) -> watch::Receiver<Gate> {
+        self.wanted.subscribe()
+    }
+
     fn want(&self, gate: Gate) -> bool {
         self.wanted.send_if_modified(|wanted| std::mem::replace(wanted, gate) != gate)
     }

@@ -1,0 +1,128 @@
+//! Which hosts an agent reaches, and the connection to one. A name is looked up here, and what it leads to is judged, so that no name
+//! leads into the machine or its network.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
+
+use hyper::Uri;
+use tokio::net::{TcpStream, lookup_host};
+use tokio::time::timeout;
+
+/// How long a connection may take to be established.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// The hosts that an agent reaches.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Hosts(Vec<String>);
+
+impl Hosts {
+    /// Makes it of names as `[agents.NAME] hosts` has them; without one, all public hosts are reached.
+    pub(super) fn new(named: &[String]) -> Self {
+        Self(named.iter().map(|name| name.to_ascii_lowercase()).collect())
+    }
+
+    /// Connects to what a request asks for.
+    ///
+    /// # Errors
+    /// Why not, for the agent.
+    pub(super) async fn connect(&self, asked: &Uri) -> Result<TcpStream, String> {
+        let (Some(host), Some(port)) = (asked.host(), asked.port_u16()) else {
+            return Err("a host and a port are expected".to_owned());
+        };
+        let host = host.trim_matches(['[', ']']).trim_end_matches('.').to_ascii_lowercase();
+        let is_listed = self.0.contains(&host);
+        if !is_listed && !self.permits(&host) {
+            return Err(format!("{host} is not among the `hosts` of this agent"));
+        }
+        let found = lookup_host((host.as_str(), port)).await.map_err(|error| format!("{host}: {error}"))?;
+        let found: Vec<_> = found.filter(|address| is_listed || is_public(address.ip())).collect();
+        if found.is_empty() {
+            return Err(format!(
+                "{host} is not public: name it in `hosts` of this agent, or its port in `ports`"
+            ));
+        }
+        let connected = timeout(PATIENCE, TcpStream::connect(found.as_slice())).await;
+        let connected = connected.map_err(|_| format!("{host} does not answer"))?;
+        connected.map_err(|error| format!("{host}: {error}"))
+    }
+
+    /// Tells whether a host is one of them, if it is public.
+    fn permits(&self, host: &str) -> bool {
+        let is_below =
+            |name: &String| name.strip_prefix('*').is_some_and(|end| end.len() > 1 && host.ends_with(end));
+        self.0.is_empty() || self.0.iter().any(is_below)
+    }
+}
+
+/// Tells whether an address belongs to the internet, and not to this machine, its network, or the network of its provider.
+fn is_public(address: IpAddr) -> bool {
+    match address.to_canonical() {
+        IpAddr::V4(address) => is_public_v4(address),
+        IpAddr::V6(address) => is_public_v6(address),
+    }
+}
+
+fn is_public_v4(address: Ipv4Addr) -> bool {
+    let [first, second, third, _] = address.octets();
+    let is_shared = first == 100 && second & 0xc0 == 64;
+    let is_reserved = first == 0 || first >= 240 || [first, second, third] == [192, 0, 0];
+    let is_benchmark = first == 198 && second & 0xfe == 18;
+    let is_own = address.is_loopback() || address.is_private() || address.is_link_local();
+    !(is_own || is_shared || is_reserved || is_benchmark || address.is_multicast())
+}
+
+fn is_public_v6(address: Ipv6Addr) -> bool {
+    let segments = address.segments();
+    // What stands for an address of version 4 (NAT64, 6to4): that one counts.
+    let inner = match segments {
+        [0x64, 0xff9b, 0, 0, 0, 0, high, low] | [0x2002, high, low, ..] => Some((high, low)),
+        _ => None,
+    };
+    if let Some((high, low)) = inner {
+        return is_public_v4(Ipv4Addr::from((u32::from(high) << 16) | u32::from(low)));
+    }
+    // Global unicast is 2000::/3; unique local, link local, loopback and multicast lie outside.
+    segments[0] & 0xe000 == 0x2000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_are_reached_by_name_and_below_a_star() {
+        let hosts = Hosts::new(&["GitHub.com".to_owned(), "*.npmjs.org".to_owned(), "*".to_owned()]);
+        for (host, permitted) in
+            [("registry.npmjs.org", true), ("npmjs.org", false), ("evil-npmjs.org", false), ("x.org", false)]
+        {
+            assert_eq!(hosts.permits(host), permitted, "{host}");
+        }
+        assert!(hosts.0.contains(&"github.com".to_owned()) && Hosts::new(&[]).permits("x.org"));
+    }
+
+    #[test]
+    fn an_address_of_the_machine_or_its_network_is_not_public() {
+        let own = "127.0.0.1 127.8.8.8 0.0.0.0 10.1.2.3 172.16.0.1 192.168.1.1 169.254.169.254 100.64.0.1 198.18.0.1 224.0.0.1 \
+            255.255.255.255 ::1 :: fe80::1 fc00::1 fd12::1 ff02::1 ::ffff:127.0.0.1 ::ffff:10.0.0.1 64:ff9b::7f00:1 2002:a00:1::";
+        for address in own.split_whitespace() {
+            assert!(!is_public(address.parse().unwrap()), "{address}");
+        }
+        for address in ["1.1.1.1", "172.32.0.1", "100.128.0.1", "2606:4700::1111", "64:ff9b::101:101"] {
+            assert!(is_public(address.parse().unwrap()), "{address}");
+        }
+    }
+
+    #[tokio::test]
+    async fn no_name_leads_into_the_machine_unless_it_is_listed() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let to =
+            |host: &str| format!("{host}:{}", listener.local_addr().unwrap().port()).parse::<Uri>().unwrap();
+        for host in ["localhost", "127.0.0.1", "LOCALHOST."] {
+            let refused = Hosts::new(&[]).connect(&to(host)).await.unwrap_err();
+            assert!(refused.contains("is not public"), "{refused}");
+        }
+        let others = Hosts::new(&["example.org".to_owned()]).connect(&to("localhost")).await.unwrap_err();
+        assert!(others.contains("is not among"), "{others}");
+        assert!(Hosts::new(&["localhost".to_owned()]).connect(&to("localhost")).await.is_ok());
+    }
+}

@@ -297,7 +297,7 @@ fn a_start_says_in_one_line_who_ended_what_expired_and_what_was_torn() {
     team.until_gone("alice", pid);
     team.put("journal.jsonl", &format!("{}{}", team.file("journal.jsonl"), r#"{"seq":99"#));
     let run = team.teamd(["start"]).ok();
-    let said = "adopted bob; ended meanwhile: alice; 1 request expired with that; 1 request waits for an answer; \
+    let said = "adopted bob; ended meanwhile: alice; 1 request expired with that; 1 request without an answer; \
                 the torn end of journal.jsonl (9 bytes) is kept in journal.torn";
     assert_eq!(run.stdout.lines().nth(1), Some(said), "{run:?}");
     assert_eq!(run.stdout.lines().count(), 2, "{run:?}");

@@ -220,6 +220,9 @@ fn a_time_behind_force_is_refused_before_anything_is_done() {
     team.spawn("rita", "");
     let run = team.teamctl(["shutdown", "rita", "--force", "0"]).exits(2);
     assert!(run.stderr.contains("--force takes no value"), "{run:?}");
+    let run = team.teamctl(["shutdown", "--all", "--force", "0"]).exits(2);
+    assert!(run.stderr.contains("--force takes no value"), "{run:?}");
+    assert!(team.teamctl(["shutdown", "--all", "rita"]).exits(2).stderr.contains("nothing was done"));
     assert_eq!(team.status("rita"), "idle");
     assert!(team.teamctl(["interrupt", "rita"]).ok().stdout.contains("nothing to interrupt"));
 }

@@ -1,10 +1,12 @@
 //! `top` at a terminal, and `status` there: what is on the screen, and what a key does.
 
+use std::time::Duration;
+
 use nix::sys::signal::Signal;
 use serde_json::json;
 
-use crate::support::Team;
 use crate::support::terminal::Terminal;
+use crate::support::{Team, poll_for};
 
 const SIZES: [(u16, u16); 3] = [(60, 20), (80, 24), (200, 60)];
 const USUAL: (u16, u16) = (80, 24);
@@ -160,8 +162,10 @@ fn a_plan_is_approved_once_each_of_its_lines_was_on_the_screen() {
     let mut last = last_of(&terminal.screen());
     assert!(last < 20, "{}", terminal.screen());
     team.until("the approval", || {
+        let before = terminal.screen();
         terminal.press("a");
         // A key that comes too early changes nothing, and any other one shows what follows, or approves.
+        poll_for(Duration::from_secs(1), &mut || terminal.screen() != before);
         let screen = terminal.screen();
         assert!(last_of(&screen) <= last + 20, "lines were passed over: {screen}");
         last = last.max(last_of(&screen));

@@ -258,7 +258,6 @@ mod tests {
             "teamctl spawn a --max-procs 0",
             "teamctl spawn a --max-time soon",
             "teamctl shutdown",
-            "teamctl shutdown a --all",
             "teamctl send ../x hi",
             "teamctl wait a",
             "teamctl wait a --for gone",

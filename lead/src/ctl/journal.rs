@@ -8,6 +8,7 @@ use teamd_shared::process::Identity;
 use teamd_shared::request::Status as Answer;
 use teamd_shared::team_dir::TeamDir;
 
+use super::render::count;
 use crate::error::CommandError;
 
 /// How many names are listed before only the number of the others is.
@@ -108,7 +109,6 @@ impl std::fmt::Display for TakenOver {
                 more => format!("{} and {more} more", first.join(", ")),
             }
         };
-        let plural = |count: usize, one: &'static str, many| if count == 1 { one } else { many };
         let (expired, pending) = (self.expired.len(), self.pending.len());
         let parts = [
             (!self.adopted.is_empty()).then(|| format!("adopted {}", list(&self.adopted))),
@@ -116,12 +116,8 @@ impl std::fmt::Display for TakenOver {
             (!self.unrecorded.is_empty()).then(|| {
                 format!("not recorded yet: {} (`teamctl log teamd` says why)", list(&self.unrecorded))
             }),
-            (expired > 0)
-                .then(|| format!("{expired} {} expired with that", plural(expired, "request", "requests"))),
-            (pending > 0).then(|| {
-                let wait = plural(pending, "request waits", "requests wait");
-                format!("{pending} {wait} for an answer")
-            }),
+            (expired > 0).then(|| format!("{} expired with that", count(expired, "request"))),
+            (pending > 0).then(|| format!("{} without an answer", count(pending, "request"))),
             self.torn.map(|length| {
                 format!("the torn end of journal.jsonl ({length} bytes) is kept in journal.torn")
             }),

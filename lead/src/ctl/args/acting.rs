@@ -67,7 +67,7 @@ pub(crate) struct Down {
 #[derive(Debug, Args)]
 pub(crate) struct Shutdown {
     /// Teammates to shut down
-    #[arg(value_name = "NAME", required_unless_present = "all", conflicts_with = "all")]
+    #[arg(value_name = "NAME", required_unless_present = "all")]
     #[arg(value_parser = Name::of_inbox, add = names())]
     pub(crate) names: Vec<Name>,
     /// Shut down every running teammate except the lead agent

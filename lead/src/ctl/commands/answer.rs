@@ -9,6 +9,7 @@ use teamd_shared::team_dir::TeamDir;
 
 use crate::client::{Client, unexpected};
 use crate::ctl::context::{Context, block_on};
+use crate::ctl::render::count;
 use crate::ctl::{escape, requests, roster, text};
 use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
@@ -68,7 +69,8 @@ fn meant(dir: &TeamDir, word: &str) -> Result<Meant, CommandError> {
 fn confirm(context: &Context, asked: &Request, approve: bool) -> Result<bool, CommandError> {
     let text = asked.payload.text();
     let (id, from, noun) = (&asked.request_id, &asked.from, asked.kind.noun());
-    context.out.aside(format_args!("{id}  {noun} of {from}, {} lines:", text.lines().count()));
+    let lines = count(text.lines().count(), "line");
+    context.out.aside(format_args!("{id}  {noun} of {from}, {lines}:"));
     text.lines().for_each(|line| context.out.aside(format_args!("    {}", escape::line(line))));
     let verb = if approve { "Approve" } else { "Reject" };
     context.out.ask(&format!("{verb} the {noun} {id} of {from}?"))

@@ -50,8 +50,12 @@ struct ShutdownOutcome {
 /// Runs the command.
 pub(in crate::ctl) fn run(context: &Context, args: Shutdown) -> CommandResult {
     let dir = context.dir()?;
-    let names = roster::named_or_running(&dir, &args.names, args.all)?;
     refuse_value_of_force(&dir, &args)?;
+    if let (true, [name, ..]) = (args.all, args.names.as_slice()) {
+        let message = format!("--all means every teammate, and {name} is named besides: nothing was done");
+        return Err(CommandError::new(ExitCode::Usage, message).hint("leave out `--all`, or the names"));
+    }
+    let names = roster::named_or_running(&dir, &args.names, args.all)?;
     let mut outcomes = Vec::new();
     if names.is_empty() {
         context.out.note("no teammate is running");

@@ -143,7 +143,8 @@ pub(super) fn all(dir: &TeamDir, team: &Team) -> Result<Vec<Task>, CommandError>
 fn table(team: &Team, tasks: &[Task]) -> Table {
     let mut table = Table::new(&["ID", "STATUS", "OWNER", "VERIFIED", "SUBJECT"]);
     for task in tasks {
-        let owner = task.owner.as_ref().map(ToString::to_string);
+        let done_by = task.submission.as_ref().filter(|_| task.status.is_finished()).map(|it| &it.by);
+        let owner = task.owner.as_ref().or(done_by).map(ToString::to_string);
         let owner =
             owner.or_else(|| task.reserved_for.as_ref().map(|whom| format!("({whom})"))).unwrap_or_default();
         let blockers = blockers(team, task);

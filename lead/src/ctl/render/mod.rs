@@ -17,6 +17,11 @@ pub(super) const BOLD: Style = Style::new().bold();
 /// The style of what went wrong.
 pub(super) const BAD: Style = AnsiColor::Red.on_default();
 
+/// Counts things in words.
+pub(super) fn count(number: usize, of: &str) -> String {
+    format!("{number} {of}{}", if number == 1 { "" } else { "s" })
+}
+
 /// Says how an incarnation ended, as far as the daemon could observe it.
 pub(super) fn exit(exit: &Exit) -> String {
     match (exit.code, exit.signal) {

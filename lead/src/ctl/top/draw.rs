@@ -20,7 +20,7 @@ use super::app::{App, Overlay, Pane, Target};
 use super::text::{row, wrapped};
 use crate::ctl::grouping::Group;
 use crate::ctl::output::paint;
-use crate::ctl::render::{BAD, BOLD, DIM};
+use crate::ctl::render::{BAD, BOLD, DIM, count};
 use crate::ctl::table::{cut, width};
 use crate::ctl::view::{Conversation, Feed, Row, Side};
 use crate::ctl::{escape, tokens};
@@ -222,11 +222,7 @@ fn rule(frame: &mut Frame<'_>, area: Rect, title: &str, right: &str) {
 
 /// Says that a text goes on.
 fn more(below: usize) -> String {
-    match below {
-        0 => String::new(),
-        1 => "1 more line".to_owned(),
-        lines => format!("{lines} more lines"),
-    }
+    if below == 0 { String::new() } else { count(below, "more line") }
 }
 
 /// Divides an area into a list, which takes what it needs, and the text beside or below it.

@@ -144,25 +144,10 @@ impl<'d> Conversation<'d> {
                 let line = summary::result(&content, is_error, self.commands.remove(&tool_use_id));
                 self.parts.push(Part::Result { line, content, is_error });
             }
-            Event::Idle { idle_reason, content, .. } => {
-                self.parts.extend(summary::ended(idle_reason, &content).map(Part::Failure));
-            }
-            Event::Asked { reason, .. } => {
-                self.parts.push(Part::Aside(format!("asked to shut down: {reason}")))
-            }
-            Event::Left { reason, .. } => self.parts.push(Part::Aside(format!("left: {reason}"))),
-            Event::Compacted { .. } => {
-                let what = "the conversation was long: the earlier part is now a summary";
-                self.parts.push(Part::Aside(what.to_owned()));
-            }
-            Event::Rejected { offset, reason, .. } => {
-                let what = format!("the inbox line at offset {offset} is not a message: {reason}");
-                self.parts.push(Part::Failure(what));
-            }
-            Event::Restarted { reason } => {
-                self.parts.push(Part::Failure(format!("the inbox is read again from its start: {reason}")));
-            }
-            Event::Charged { .. } => {}
+            event => self.parts.extend(summary::beside(&event).map(|(text, is_failure)| match is_failure {
+                true => Part::Failure(text),
+                false => Part::Aside(text),
+            })),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use teamd_shared::message::{Body, IdleReason, Message};
-use teamd_shared::transcript::Cut;
+use teamd_shared::transcript::{Cut, Event};
 
 /// The longest line, in characters.
 const LONGEST: usize = 160;
@@ -74,8 +74,27 @@ pub(in crate::ctl) fn cut(cut: Cut) -> &'static str {
     }
 }
 
+/// Says what an entry tells beside what is said and done, and whether something went wrong.
+pub(in crate::ctl) fn beside(event: &Event) -> Option<(String, bool)> {
+    let (text, is_failure) = match event {
+        Event::Idle { idle_reason, content, .. } => return Some((ended(*idle_reason, content)?, true)),
+        Event::Left { reason, .. } => (format!("left: {reason}"), false),
+        Event::Asked { reason, .. } if reason.trim().is_empty() => ("asked to shut down".to_owned(), false),
+        Event::Asked { reason, .. } => (format!("asked to shut down: {reason}"), false),
+        Event::Compacted { .. } => {
+            ("the conversation was long: the earlier part is now a summary".to_owned(), false)
+        }
+        Event::Rejected { offset, reason, .. } => {
+            (format!("the inbox line at offset {offset} is not a message: {reason}"), true)
+        }
+        Event::Restarted { reason } => (format!("the inbox is read again from its start: {reason}"), true),
+        _ => return None,
+    };
+    Some((line(&text), is_failure))
+}
+
 /// Explains why a piece of work ended early; none if it is done.
-pub(in crate::ctl) fn ended(reason: IdleReason, content: &str) -> Option<String> {
+fn ended(reason: IdleReason, content: &str) -> Option<String> {
     match reason {
         IdleReason::Available => None,
         IdleReason::Failed => {

@@ -154,13 +154,12 @@ impl ConversationView {
     }
 
     fn entry(&mut self, event: &Event, items: &mut Vec<Item>) {
-        let aside = |text: &str| Item::Aside(summary::line(text));
         match event {
             Event::Incarnation { incarnation, conversation, prompt } => {
                 self.abandon(items);
                 self.in_turn = prompt.is_some() && incarnation == conversation;
                 if incarnation != conversation {
-                    items.push(aside(&format!("incarnation {incarnation} continues the conversation")));
+                    items.push(Item::Aside(format!("incarnation {incarnation} continues the conversation")));
                 } else if let Some(prompt) = prompt {
                     items.push(Item::Aside(format!("prompt: {}", summary::line_and_more(prompt))));
                 }
@@ -171,41 +170,26 @@ impl ConversationView {
                 items.extend(new.map(|value| Item::Aside(summary::message(value))));
             }
             Event::Answer { content, cut, .. } => self.answer(content, *cut, items),
-            // The result is in the entries that follow.
-            Event::Charged { .. } => {}
             Event::Result { tool_use_id, content, is_error } => {
                 self.proposals.retain(|proposal| proposal.call != *tool_use_id);
                 let line = summary::result(content, *is_error, self.commands.remove(tool_use_id));
                 items.push(if *is_error { Item::Failure(line) } else { Item::Aside(line) });
             }
-            Event::Idle { idle_reason, content, .. } => {
+            Event::Idle { idle_reason, .. } => {
                 self.abandon(items);
                 self.proposals.clear();
                 (self.in_turn, self.ended) = (false, Some(*idle_reason));
-                items.extend(summary::ended(*idle_reason, content).map(Item::Failure));
             }
-            Event::Left { reason, .. } => {
+            Event::Left { .. } => {
                 self.abandon(items);
                 self.in_turn = false;
-                items.push(aside(&format!("left: {reason}")));
             }
-            Event::Asked { reason, .. } if reason.trim().is_empty() => {
-                items.push(aside("asked to shut down"));
-            }
-            Event::Asked { reason, .. } => items.push(aside(&format!("asked to shut down: {reason}"))),
-            Event::Compacted { .. } => {
-                items.push(aside("the conversation was long: the earlier part is now a summary"));
-            }
-            Event::Rejected { offset, reason, .. } => {
-                let line = format!("the inbox line at offset {offset} is not a message: {reason}");
-                items.push(Item::Failure(summary::line(&line)));
-            }
-            Event::Restarted { reason } => {
-                items.push(Item::Failure(summary::line(&format!(
-                    "the inbox is read again from its start: {reason}"
-                ))));
-            }
+            _ => {}
         }
+        items.extend(summary::beside(event).map(|(text, is_failure)| match is_failure {
+            true => Item::Failure(text),
+            false => Item::Aside(text),
+        }));
     }
 
     fn answer(&mut self, content: &[Block], cut: Option<Cut>, items: &mut Vec<Item>) {

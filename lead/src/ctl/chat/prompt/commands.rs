@@ -126,9 +126,11 @@ fn command(text: &str, agent: &Name) -> ChatInput {
     let error = |why: String| CommandError::new(ExitCode::Usage, why).hint("//TEXT sends /TEXT");
     let Some(slash) = COMMANDS.iter().find(|slash| slash.word == word) else {
         let known = completions("/");
-        let meant = suggest::nearest(word, known.iter().copied());
-        let meant = meant.map_or_else(|| known.join(" "), |meant| format!("did you mean {meant}?"));
-        return ChatInput::Unknown(text.to_owned(), error(format!("there is no command {word}")).hint(meant));
+        let error = error(format!("there is no command {word}"));
+        return match suggest::nearest(word, known.iter().copied()) {
+            Some(meant) => ChatInput::Wrong(error.hint(format!("did you mean {meant}?"))),
+            None => ChatInput::Unknown(text.to_owned(), error.hint(known.join(" "))),
+        };
     };
     slash.read(rest, agent).unwrap_or_else(|why| ChatInput::Wrong(error(why)))
 }
@@ -228,9 +230,12 @@ pub(in crate::ctl::chat) fn takes(word: &str) -> Option<Takes> {
 pub(in crate::ctl::chat) fn help(columns: usize) -> String {
     let listed = COMMANDS.iter().filter(|slash| !slash.help.is_empty());
     let lines = listed.map(|it| format!("  {:<25} {}\n", format!("{} {}", it.word, it.takes), it.help));
-    let options = textwrap::Options::new(columns).subsequent_indent(ASIDE);
     let text = lines.collect::<String>() + KEYS;
-    text.lines().map(|line| textwrap::fill(line, &options) + "\n").collect()
+    let fill = |line: &str| {
+        let indent = if line.starts_with(' ') { ASIDE } else { "" };
+        textwrap::fill(line, textwrap::Options::new(columns).subsequent_indent(indent)) + "\n"
+    };
+    text.lines().map(fill).collect()
 }
 
 /// Rewrites a hint for the prompt: a command of `teamctl` becomes the command of the prompt that calls it.
@@ -315,7 +320,7 @@ mod tests {
         let ChatInput::Unknown(_, why) = parsed("/bash ls") else { panic!() };
         assert_eq!(why.message(), "there is no command /bash");
         assert!(why.next_step().unwrap().ends_with("/help /quit /team /exit"), "{why:?}");
-        let ChatInput::Unknown(_, why) = parsed("/stauts") else { panic!() };
+        let ChatInput::Wrong(why) = parsed("/stauts") else { panic!() };
         assert!(why.next_step().unwrap().ends_with("did you mean /status?"), "{why:?}");
         for line in [
             "/",

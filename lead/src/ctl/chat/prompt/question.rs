@@ -4,6 +4,7 @@ use teamd_shared::id::RequestId;
 use teamd_shared::request::Request;
 
 use crate::ctl::chat::conversation::view::Proposal;
+use crate::ctl::render::count;
 
 /// The question.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,10 +37,7 @@ pub(in crate::ctl::chat) enum PlanReply {
 impl PlanQuestion {
     /// Asks about a plan, on which the lead agent may have called for a verdict.
     pub(in crate::ctl::chat) fn new(plan: &Request, proposal: Option<Proposal>) -> Self {
-        let lines = match text(plan).lines().count() {
-            1 => "1 line".to_owned(),
-            lines => format!("{lines} lines"),
-        };
+        let lines = count(text(plan).lines().count(), "line");
         let text = format!("Approve {} {} of {} ({lines})?", plan.kind.noun(), plan.request_id, plan.from);
         Self { request_id: plan.request_id.clone(), text, proposal, rejects: false }
     }

@@ -9,9 +9,10 @@ use teamd_shared::task::{Task, TaskId, TaskStatus};
 use teamd_shared::team_dir::TeamPath;
 use teamd_shared::transcript;
 
-use super::finding::{Check, Severity, count};
+use super::finding::{Check, Severity};
 use super::seen::Seen;
 use crate::ctl::commands::lint::{self, Remark};
+use crate::ctl::render::count;
 
 /// Judges the inboxes: each line is a message, and each inbox has a reader.
 pub(super) fn inboxes(seen: &Seen, check: &mut Check) -> Option<String> {

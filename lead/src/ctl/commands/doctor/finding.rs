@@ -9,6 +9,7 @@ use teamd_shared::team_dir::TeamPath;
 
 use crate::ctl::escape;
 use crate::ctl::output::paint;
+use crate::ctl::render::count;
 use crate::ctl::render::{BAD, BOLD, DIM};
 
 /// How bad it is.
@@ -121,11 +122,6 @@ impl std::fmt::Display for Fix {
             Self::End(_) => "ends it",
         })
     }
-}
-
-/// Counts things in words.
-pub(super) fn count(number: usize, of: &str) -> String {
-    format!("{number} {of}{}", if number == 1 { "" } else { "s" })
 }
 
 /// Keeps of a later look what an earlier one had found too: the rest was work in progress.

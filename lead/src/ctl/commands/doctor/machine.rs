@@ -4,9 +4,10 @@ use rustix::fs::inotify::{self, CreateFlags};
 use rustix::process::{Resource, getrlimit};
 use teamd_shared::cgroup::{NoPlace, Place, Standing, Use};
 
-use super::finding::{Check, CheckFinding, count, run};
+use super::finding::{Check, CheckFinding, run};
 use super::seen::Seen;
 use crate::ctl::processes::{ProcessEntry, Processes};
+use crate::ctl::render::count;
 
 /// How many inotify instances a team takes: those of the daemon, and one each of the first 32 workers.
 const WATCHERS: usize = 34;

@@ -27,7 +27,7 @@ use self::sandbox::Confined;
 use self::seen::Seen;
 use crate::ctl::args::Doctor;
 use crate::ctl::context::Context;
-use crate::ctl::escape;
+use crate::ctl::{escape, render};
 use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
 use crate::upkeep::TakeLock;
@@ -109,7 +109,7 @@ fn register(check: &mut Check, register: &Register) -> Option<String> {
                 let next = "remove that file, and enter the directory with `teamd start --adopt DIR`";
                 check.problem(why.to_string(), MEANS, next);
             }
-            let teams = finding::count(found.len().saturating_sub(1), "team");
+            let teams = render::count(found.len().saturating_sub(1), "team");
             Some(format!("{teams} in {}", register.state().root().display()))
         }
         Err(error) => {

@@ -8,8 +8,9 @@ use teamd_shared::member::SandboxMode;
 use teamd_shared::sandbox::{Attack, Layers, Namespaces, Probe, Promise};
 use teamd_shared::team_dir::TeamDir;
 
-use super::finding::{Check, CheckFinding, Severity, count, run};
+use super::finding::{Check, CheckFinding, Severity, run};
 use super::seen::Seen;
+use crate::ctl::render::count;
 use crate::programs;
 
 /// What is known of the sandbox.

@@ -10,11 +10,12 @@ use teamd_shared::process::Identity;
 use teamd_shared::request::Kind;
 
 use super::finding::Severity::{self, Note, Problem};
-use super::finding::{Check, CheckFinding, Fix, count, run};
+use super::finding::{Check, CheckFinding, Fix, run};
 use super::seen::Seen;
 use crate::client::{Client, is_locked};
 use crate::ctl::context::block_on;
 use crate::ctl::processes::ProcessEntry;
+use crate::ctl::render::count;
 
 /// How long a daemon may take to say that it runs.
 const ANSWER: Duration = Duration::from_secs(3);

@@ -8,7 +8,7 @@ use super::{Scene, beside, more, rule};
 use crate::ctl::escape;
 use crate::ctl::grouping::{Group, headline};
 use crate::ctl::output::paint;
-use crate::ctl::render::{BOLD, DIM};
+use crate::ctl::render::{BOLD, DIM, count};
 use crate::ctl::table::width;
 use crate::ctl::top::app::{App, Target, pending};
 use crate::ctl::top::text::{cell, row, wrapped};
@@ -56,8 +56,7 @@ impl App {
         self.request.set(request.request_id.as_str(), &text, usize::from(rest.width));
         self.request.draw(frame, rest);
         let (_, below) = self.request.lines();
-        let count = if lines == 1 { "1 line".to_owned() } else { format!("{lines} lines") };
-        rule(frame, heading, &format!("{what}, {count}"), &more(below));
+        rule(frame, heading, &format!("{what}, {}", count(lines, "line")), &more(below));
         // Where no line fits, none was shown.
         if rest.height > 0 && request.kind.rules().answered_by == Answerer::Lead {
             self.showing = Some((request.request_id.clone(), what));

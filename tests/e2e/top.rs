@@ -5,8 +5,9 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use serde_json::json;
 
+use crate::support::Team;
+use crate::support::running::poll_for;
 use crate::support::terminal::Terminal;
-use crate::support::{Team, poll_for};
 
 const SIZES: [(u16, u16); 3] = [(60, 20), (80, 24), (200, 60)];
 const USUAL: (u16, u16) = (80, 24);

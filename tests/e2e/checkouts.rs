@@ -17,7 +17,7 @@ pub(crate) fn user(team: &Team, script: &str) -> String {
     team.run_program("bash", ["-c", &format!("{SH}{script}")]).ok().stdout.trim().to_owned()
 }
 
-const REPOSITORY: &str =
+pub(crate) const REPOSITORY: &str =
     "git init -q -b main . && printf 'one\\n' > a.txt && git add a.txt && git commit -qm first\n";
 
 /// A team in a repository, with these lines in `team.toml`, which are trusted.

@@ -1,9 +1,10 @@
 //! Integration: nothing is merged that was not checked as it is then, and of the user's repository nothing else is touched.
 
 use nix::sys::signal::Signal;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::checkouts::{add, checkout, git, of_user, repository, task, team, until, user};
+use crate::checkouts::{REPOSITORY, add, checkout, git, of_user, repository, task, team, until, user};
+use crate::support::model_server::{ModelServer, Reply};
 use crate::support::user::User;
 use crate::support::{Team, signal};
 
@@ -303,4 +304,63 @@ fn a_users_branch_is_synced_and_landed_and_never_overwritten() {
         assert_eq!((&failed["status"], &failed["attempts"]), (&json!("pending"), &json!(1)));
         assert_eq!(git(&team, &["ls-tree", "--name-only", "integration"]), "a.txt\nu");
     }
+}
+
+#[test]
+fn the_report_of_an_unattended_run_says_what_git_says() {
+    let server = ModelServer::answering(|request| {
+        let make = |file: &str, after: &str| json!({"subject": file, "description": commits(file), "check": format!("test -e {file}"), "blocked_by": after});
+        if request.mentions("Build it") && !request.mentions("is made") {
+            let first = Reply::call("task_create", make("one", ""));
+            return first
+                .and_call("task_create", make("two", "2"))
+                .and_call("task_create", make("guarded", ""));
+        }
+        Reply::text("The tasks are made: each is made.")
+    });
+    let team = server.team();
+    user(&team, &format!("{REPOSITORY}echo dirty > untracked"));
+    team.write(
+        "team.toml",
+        "[work]\ncheck = \"test ! -e bad\"\nprotect = [\"guarded\"]\n[checkout]\nalways = true\n[members.ana]\nmodel = 'script'\n[members.bob]\nmodel = 'script'\n",
+    );
+    team.trust();
+    team.write(
+        "tasks.toml",
+        &format!("[[task]]\nsubject = 'bad'\ndescription = '{}'\nmax_attempts = 1\n", commits("bad")),
+    );
+    // A daemon has read the file when it started.
+    team.teamctl(["down"]).ok();
+    let before = of_user(&team);
+    let file = team.root().with_file_name("report.json");
+    let args = ["run", "Build it.", "--tasks", "tasks.toml", "--report", file.to_str().unwrap()];
+    let ended = team.teamctl(args).exits(3);
+    let report: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    let reported = |field: &str| -> Vec<String> {
+        report["tasks"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|task| task[field].to_string().replace('"', ""))
+            .collect()
+    };
+    assert_eq!(reported("status"), ["failed", "completed", "completed", "in_review"], "{ended:?}");
+    assert_eq!(reported("verified"), ["null", "checked", "checked", "null"]);
+    let why = report["obstacles"][0]["why"].as_str().unwrap();
+    assert!(why.starts_with("the review ") && why.ends_with(" waits for a person"), "{report}");
+    let tip = git(&team, &["rev-parse", "integration"]);
+    let named = git(
+        &team,
+        &["log", "--first-parent", "--format=%(trailers:key=Task,valueonly,separator=) %H", "--merges", &tip],
+    );
+    let mut named: Vec<String> = named.lines().map(str::to_owned).collect();
+    named.sort();
+    let commits = reported("commit");
+    assert_eq!(named, [format!("2 {}", commits[1]), format!("3 {}", commits[2])]);
+    assert_eq!((commits[0].as_str(), commits[3].as_str()), ("null", "null"));
+    assert_eq!(git(&team, &["rev-list", "--count", "--first-parent", "integration"]), "3");
+    holds(&team, "test ! -e bad && test ! -e guarded");
+    assert_eq!(user(&team, "git rev-parse team/integration"), tip);
+    assert_eq!(of_user(&team), before);
+    team.until_no_process_is_left();
 }

@@ -122,6 +122,22 @@ fn a_terminal_that_changes_its_size_shows_every_line_once() {
 }
 
 #[test]
+fn esc_at_rest_keeps_what_is_typed_and_ctrl_c_takes_it_away() {
+    let server = ModelServer::start();
+    let (_team, mut terminal) = chat(&server, (80, 24));
+    terminal.press("line one\x1b\rline two");
+    terminal.until_screen("both lines", |screen| screen.ends_with("lead> line one\nline two"));
+    let mark = terminal.mark();
+    terminal.press("\x1b");
+    terminal.until_after(mark, "no turn is running");
+    terminal.press("!");
+    terminal.until_screen("them still", |screen| screen.ends_with("lead> line one\nline two!"));
+    terminal.press("\x03");
+    terminal.until_screen("none", |screen| screen.ends_with("\nlead>"));
+    leave(terminal);
+}
+
+#[test]
 fn esc_between_two_typed_lines_interrupts_the_first() {
     // The first turn may end before its request is sent.
     let server = ModelServer::answering(|request| match request.mentions("the second line") {

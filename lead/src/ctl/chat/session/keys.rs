@@ -50,6 +50,8 @@ impl Session<'_> {
             Pressed::Edited => {}
             Pressed::Line(line) => return self.enter(&line).await,
             Pressed::Complete => self.complete(),
+            Pressed::Escape => self.interrupt().await,
+            Pressed::Interrupt if self.rests() => self.console.line.set(""),
             Pressed::Interrupt => self.interrupt().await,
             Pressed::End => return Next::Leave,
             Pressed::Suspend => {
@@ -138,7 +140,7 @@ impl Session<'_> {
     }
 
     /// Esc, or Ctrl-C: puts the question off for whose answer the agent waits; else interrupts the current turn, and nothing
-    /// else. What is typed stays; where no turn is running it goes.
+    /// else. What is typed stays; Ctrl-C takes it away where there is nothing to interrupt.
     pub(super) async fn interrupt(&mut self) {
         if self.question.is_some() && (self.is_awaited() || !self.is_busy()) {
             self.put_off();
@@ -148,11 +150,14 @@ impl Session<'_> {
             if let Err(error) = interrupt::ask(self.dir, &self.target.name).await {
                 self.context.out.error(&error);
             }
-        } else if self.console.line.text().is_empty() {
-            self.context.out.hint("no turn is running; /quit or Ctrl-D leaves");
         } else {
-            self.console.line.set("");
+            self.context.out.hint("no turn is running; /quit or Ctrl-D leaves");
         }
+    }
+
+    /// Tells whether there is nothing to interrupt, but a text that is typed.
+    fn rests(&self) -> bool {
+        self.question.is_none() && !self.is_busy() && !self.console.line.text().is_empty()
     }
 
     /// Waits until the turn runs that a message of the person begins: an interruption before it would end nothing.

@@ -16,8 +16,10 @@ pub(in crate::ctl::chat) enum Pressed {
     Line(String),
     /// Tab.
     Complete,
-    /// Ctrl-C, or Esc.
+    /// Ctrl-C.
     Interrupt,
+    /// Esc.
+    Escape,
     /// Ctrl-D on an empty line.
     End,
     /// Ctrl-Z.
@@ -137,7 +139,7 @@ impl Line {
             KeyCode::Enter if alt => self.insert("\n"),
             KeyCode::Enter => return self.enter(),
             KeyCode::Tab => return Pressed::Complete,
-            KeyCode::Esc => return Pressed::Interrupt,
+            KeyCode::Esc => return Pressed::Escape,
             KeyCode::Backspace if alt => self.kill(&Movement::BackwardWord(1, Word::Emacs)),
             KeyCode::Backspace => drop(self.buffer.backspace(1, &mut self.killed)),
             KeyCode::Delete => drop(self.buffer.delete(1, &mut self.killed)),

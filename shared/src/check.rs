@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::checkout::Checkout;
 use crate::environment::Environment;
+use crate::fingerprint::Baseline;
 use crate::member::{Bounds, Sandbox};
 use crate::merged::Merged;
 use crate::task::TaskId;
@@ -36,8 +37,8 @@ pub struct CheckOrder {
     pub protect: Vec<String>,
     /// The directory that those count from.
     pub protect_in: String,
-    /// What those were when the work was set, if that is known.
-    pub protected: Option<String>,
+    /// What those were when the work was set; none: they were not looked at.
+    pub protected: Option<Baseline>,
 }
 
 /// How a check ended.
@@ -53,8 +54,8 @@ pub struct CheckReport {
     pub seconds: f64,
     /// The end of the output.
     pub output: String,
-    /// Whether a protected file is not as it was when the work was set.
-    pub touched_protected: bool,
+    /// Which protected file is not as it was when the work was set, or why that is not known.
+    pub touched_protected: Option<String>,
     /// What was checked, of work that is to be integrated.
     #[serde(default)]
     pub merged: Option<Merged>,

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::fingerprint;
+use crate::fingerprint::Patterns;
 
 /// Where the checkout of a teammate is, as it stands in its record.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -82,6 +82,6 @@ pub(crate) fn beneath<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Resu
 
 fn patterns<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
     let inputs = Vec::deserialize(deserializer)?;
-    fingerprint::patterns(&inputs).map_err(serde::de::Error::custom)?;
+    Patterns::new(&inputs).map_err(serde::de::Error::custom)?;
     Ok(inputs)
 }

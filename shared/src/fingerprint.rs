@@ -1,97 +1,251 @@
-//! What protected files are: one hash over the names and contents of all files below a directory that match patterns such as
-//! `tests/**`. Equal fingerprints: nothing was added, changed or removed. No link is followed.
+//! What protected files are: the names and contents of all files below a directory that match patterns such as `tests/**`. No link
+//! is followed, only regular files are opened, and what cannot be looked at is an error: then nothing is known.
 
-use std::collections::BTreeSet;
-use std::fs::{self, File};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::fs::File;
 use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 /// How many names are looked at: more are a mistake in a pattern.
-const MOST: usize = 50_000;
+const MOST: usize = 500_000;
 
 /// How much is read, in bytes.
 const MOST_BYTES: usize = 256 << 20;
 
-/// Returns the patterns as one set, or what is wrong with one of them.
-///
-/// # Errors
-/// What is wrong. Fits behind "error: ".
-pub fn patterns(of: &[String]) -> Result<GlobSet, String> {
-    let mut set = GlobSetBuilder::new();
-    for pattern in of {
-        let glob = GlobBuilder::new(pattern.trim_start_matches("./")).literal_separator(true).build();
-        set.add(glob.map_err(|error| format!("the pattern {pattern:?} cannot be used: {}", error.kind()))?);
+/// How many files a text names.
+const NAMED: usize = 3;
+
+/// What the protected files were when a person or the lead last said what is to be done.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Baseline {
+    /// Their fingerprint: one hash over the names and contents.
+    Hash(String),
+    /// They could not be looked at, and why: they count as changed.
+    Unknown(String),
+}
+
+/// Which files are protected.
+#[derive(Debug)]
+pub struct Patterns {
+    set: GlobSet,
+    /// The directories with which the patterns begin: the rest of a workspace can be large.
+    starts: BTreeSet<PathBuf>,
+}
+
+impl Patterns {
+    /// Reads patterns.
+    ///
+    /// # Errors
+    /// What is wrong with one of them. Fits behind "error: ".
+    pub fn new(of: &[String]) -> Result<Self, String> {
+        let mut set = GlobSetBuilder::new();
+        for pattern in of {
+            let glob = GlobBuilder::new(pattern.trim_start_matches("./")).literal_separator(true).build();
+            set.add(
+                glob.map_err(|error| format!("the pattern {pattern:?} cannot be used: {}", error.kind()))?,
+            );
+        }
+        let starts = of.iter().map(|pattern| literal_start(pattern)).collect();
+        Ok(Self { set: set.build().map_err(|error| error.to_string())?, starts })
     }
-    set.build().map_err(|error| error.to_string())
+
+    /// Tells whether a file is protected. A file or link that stands where a protected directory may be is so, too.
+    pub fn has(&self, file: &Path) -> bool {
+        self.set.is_match(file) || self.leads(file)
+    }
+
+    /// Tells whether a path is one with which a pattern begins, or leads there.
+    fn leads(&self, at: &Path) -> bool {
+        self.starts.iter().any(|start| start.starts_with(at))
+    }
+}
+
+/// The protected files, as they were found.
+#[derive(Debug, Default)]
+pub struct Files(BTreeMap<PathBuf, Found>);
+
+#[derive(Debug, PartialEq)]
+struct Found {
+    /// Its kind, whether it can be run, and the hash of what it holds.
+    what: [u8; 34],
+    /// Its number and when it was changed last: a program cannot set that back.
+    stamp: (u64, i64, u64),
+}
+
+impl Files {
+    /// Looks at what matches these patterns below a directory.
+    ///
+    /// # Errors
+    /// The system's error, or that a pattern cannot be used, or that too many files match: then nothing is known.
+    pub fn find(root: &Path, of: &[String]) -> io::Result<Self> {
+        let patterns = Patterns::new(of).map_err(io::Error::other)?;
+        let root = rustix::fs::open(root, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        let (mut files, mut left, mut looked, mut room) =
+            (Self::default(), vec![PathBuf::new()], 1, MOST_BYTES);
+        while let Some(at) = left.pop() {
+            let before = left.len();
+            let found = patterns.look(root.as_fd(), &at, &mut left, &mut room);
+            let found =
+                found.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", at.display())))?;
+            files.0.extend(found.map(|found| (at, found)));
+            looked += left.len() - before;
+            if looked > MOST {
+                return Err(too_many());
+            }
+        }
+        Ok(files)
+    }
+
+    /// Returns their fingerprint.
+    pub fn hash(&self) -> String {
+        let mut all = Sha256::new();
+        for (name, found) in &self.0 {
+            all.update(name.as_os_str().as_bytes());
+            all.update([0]);
+            all.update(found.what);
+        }
+        all.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// Tells whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Names what was changed or removed since an earlier look, also if it was put back, and with `added` what is new; none: nothing.
+    pub fn changed_since(&self, before: &Self, added: bool) -> Option<String> {
+        let gone = before.0.iter().filter(|(name, found)| self.0.get(*name) != Some(found));
+        let new = self.0.keys().filter(|name| added && !before.0.contains_key(*name));
+        named(gone.map(|(name, _)| name).chain(new).map(PathBuf::as_path))
+    }
+}
+
+/// Names some of these files; none if there is none.
+pub fn named<'a>(files: impl IntoIterator<Item = &'a Path>) -> Option<String> {
+    let mut files = files.into_iter();
+    let first: Vec<String> = files.by_ref().take(NAMED).map(|file| file.display().to_string()).collect();
+    let more = files.count();
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    (!first.is_empty()).then(|| first.join(", ") + &more)
 }
 
 /// Returns the fingerprint of what matches these patterns below a directory.
 ///
 /// # Errors
-/// The system's error, or that a pattern cannot be used, or that too many files match: then nothing is known.
+/// As [`Files::find`].
 pub fn fingerprint(root: &Path, of: &[String]) -> io::Result<String> {
-    let set = patterns(of).map_err(io::Error::other)?;
-    // Only below what the patterns begin with: the rest of a workspace can be large.
-    let starts: BTreeSet<PathBuf> = of.iter().map(|pattern| literal_start(pattern)).collect();
-    let mut files = BTreeSet::new();
-    let (mut left, mut looked) = (vec![PathBuf::new()], 0);
-    while let Some(at) = left.pop() {
-        let found = match root.join(&at).symlink_metadata() {
-            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
-                continue;
-            }
-            other => other?,
-        };
-        looked += 1;
-        if looked > MOST {
-            return Err(io::Error::other(format!("more than {MOST} files lie where protected ones may be")));
-        }
-        let leads = starts.iter().any(|start| start.starts_with(&at));
-        if !found.is_dir() {
-            // A link on the way to a start is part of what is protected.
-            files.extend((leads || set.is_match(&at)).then_some(at));
-        } else if starts.iter().any(|start| at.starts_with(start)) {
-            if at.file_name().is_none_or(|name| name != ".git" && name != ".team") {
-                for entry in root.join(&at).read_dir()? {
-                    left.push(at.join(entry?.file_name()));
-                }
-            }
-        } else {
-            let below = starts.iter().filter_map(|start| start.strip_prefix(&at).ok()?.components().next());
-            left.extend(below.map(|next| at.join(next)).collect::<BTreeSet<_>>());
-        }
-    }
-    let (mut all, mut room) = (Sha256::new(), MOST_BYTES);
-    for file in files {
-        let mut one = Sha256::new();
-        let path = root.join(&file);
-        match fs::read_link(&path) {
-            Ok(target) => one.update(target.as_os_str().as_encoded_bytes()),
-            Err(_) if path.symlink_metadata()?.is_file() => read_into(&path, &mut one, &mut room)?,
-            Err(_) => {}
-        }
-        all.update(file.as_os_str().as_encoded_bytes());
-        all.update([0]);
-        all.update(one.finalize());
-    }
-    Ok(all.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+    Files::find(root, of).map(|files| files.hash())
 }
 
-fn read_into(path: &Path, hash: &mut Sha256, room: &mut usize) -> io::Result<()> {
-    let (mut file, mut piece) = (File::open(path)?, vec![0; 64 << 10]);
-    loop {
-        let read = file.read(&mut piece)?;
-        if read == 0 {
-            return Ok(());
+impl Patterns {
+    /// Looks at one path. Returns it if it is protected and no directory; else adds what is to be looked at below it.
+    fn look(
+        &self,
+        root: BorrowedFd<'_>,
+        at: &Path,
+        left: &mut Vec<PathBuf>,
+        room: &mut usize,
+    ) -> io::Result<Option<Found>> {
+        let it = match open_beneath(root, at, OFlags::PATH) {
+            Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR) => return Ok(None),
+            it => it?,
+        };
+        let stat = rustix::fs::fstat(&it)?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
+            return if self.has(at) { look_at(root, at, (&it, &stat), room).map(Some) } else { Ok(None) };
         }
-        hash.update(&piece[..read]);
-        *room = room
-            .checked_sub(read)
-            .ok_or_else(|| io::Error::other("the protected files are larger than 256 MB"))?;
+        if !self.starts.iter().any(|start| at.starts_with(start)) {
+            let below =
+                self.starts.iter().filter_map(|start| start.strip_prefix(at).ok()?.components().next());
+            left.extend(below.map(|next| at.join(next)).collect::<BTreeSet<_>>());
+        } else if at.file_name().is_none_or(|name| name != ".git" && name != ".team") {
+            let dir = rustix::fs::openat(
+                &it,
+                ".",
+                OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
+                Mode::empty(),
+            );
+            for entry in rustix::fs::Dir::new(dir?)? {
+                let entry = entry?;
+                let name = entry.file_name().to_bytes();
+                if name != b"." && name != b".." {
+                    left.push(at.join(OsStr::from_bytes(name)));
+                }
+                if left.len() > MOST {
+                    return Err(too_many());
+                }
+            }
+        }
+        Ok(None)
     }
+}
+
+/// Looks at a file that is no directory. Nothing but a regular file is opened: another one could block, or do something.
+fn look_at(
+    root: BorrowedFd<'_>,
+    at: &Path,
+    (it, stat): (&OwnedFd, &Stat),
+    room: &mut usize,
+) -> io::Result<Found> {
+    let kind = FileType::from_raw_mode(stat.st_mode);
+    let (mut hash, mut stat) = (Sha256::new(), *stat);
+    match kind {
+        FileType::RegularFile => {
+            let file = File::from(open_beneath(root, at, OFlags::RDONLY | OFlags::NONBLOCK)?);
+            stat = rustix::fs::fstat(&file)?;
+            if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+                return Err(io::Error::other("it was replaced while it was looked at"));
+            }
+            let length = usize::try_from(stat.st_size).unwrap_or(usize::MAX);
+            *room = room
+                .checked_sub(length)
+                .ok_or_else(|| io::Error::other("the protected files are larger than 256 MB"))?;
+            // Not more than that: another program may write to it.
+            read_into(file.take(stat.st_size.unsigned_abs()), &mut hash)?;
+        }
+        FileType::Symlink => hash.update(rustix::fs::readlinkat(it, c"", Vec::new())?.into_bytes()),
+        _ => {}
+    }
+    let mut what = [0; 34];
+    what[0] = match kind {
+        FileType::RegularFile => b'f',
+        FileType::Symlink => b'l',
+        _ => b'?',
+    };
+    what[1] = u8::from(kind == FileType::RegularFile && stat.st_mode & 0o111 != 0);
+    what[2..].copy_from_slice(&hash.finalize());
+    Ok(Found { what, stamp: (stat.st_ino, stat.st_ctime, stat.st_ctime_nsec) })
+}
+
+/// Opens what stands at a path below a directory, if no link stands on the way to it; of a link itself with `O_PATH`.
+fn open_beneath(root: BorrowedFd<'_>, at: &Path, flags: OFlags) -> rustix::io::Result<OwnedFd> {
+    let at = if at.as_os_str().is_empty() { Path::new(".") } else { at };
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    rustix::fs::openat2(root, at, flags | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty(), resolve)
+}
+
+fn read_into(mut file: impl Read, hash: &mut Sha256) -> io::Result<()> {
+    let mut piece = vec![0; 64 << 10];
+    loop {
+        match file.read(&mut piece)? {
+            0 => return Ok(()),
+            read => hash.update(&piece[..read]),
+        }
+    }
+}
+
+fn too_many() -> io::Error {
+    io::Error::other(format!("more than {MOST} files lie where protected ones may be"))
 }
 
 /// Returns the directories with which a pattern begins, or its whole path.
@@ -102,7 +256,9 @@ fn literal_start(pattern: &str) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::io::Write as _;
+    use std::os::unix::fs::{PermissionsExt, symlink};
 
     use super::*;
 
@@ -136,12 +292,77 @@ mod tests {
             fs::remove_file(root.join(more)).unwrap();
         }
         fs::remove_file(root.join("Makefile")).unwrap();
-        std::os::unix::fs::symlink("elsewhere", root.join("Makefile")).unwrap();
+        symlink("elsewhere", root.join("Makefile")).unwrap();
         assert_ne!(now(), before);
         let linked = now();
+        fs::remove_file(root.join("Makefile")).unwrap();
+        write(&root.join("Makefile"), "elsewhere");
+        assert_ne!(now(), linked, "a file that holds what the link said");
+        let plain = now();
+        fs::set_permissions(root.join("Makefile"), fs::Permissions::from_mode(0o755)).unwrap();
+        assert_ne!(now(), plain, "it can be run now");
+        let linked = now();
         fs::rename(root.join("tests"), root.join("moved")).unwrap();
-        std::os::unix::fs::symlink("moved", root.join("tests")).unwrap();
+        symlink("moved", root.join("tests")).unwrap();
         assert_ne!(now(), linked, "a directory that is a link now");
-        assert!(patterns(&["a[".to_owned()]).unwrap_err().contains("\"a[\""));
+        assert!(Patterns::new(&["a[".to_owned()]).unwrap_err().contains("\"a[\""));
+    }
+
+    #[test]
+    fn a_change_that_is_put_back_is_seen_and_named() {
+        let scratch = tempfile::tempdir().unwrap();
+        let root = scratch.path();
+        fs::create_dir(root.join("tests")).unwrap();
+        ["a", "b", "c", "d", "e"].iter().for_each(|name| write(&root.join("tests").join(name), "one"));
+        let find = || Files::find(root, &["tests/**".to_owned()]).unwrap();
+        let before = find();
+        assert_eq!(find().changed_since(&before, true), None);
+        fs::remove_file(root.join("tests/b")).unwrap();
+        write(&root.join("tests/x"), "");
+        assert_eq!(find().changed_since(&before, false).unwrap(), "tests/b");
+        assert_eq!(find().changed_since(&before, true).unwrap(), "tests/b, tests/x");
+        fs::remove_file(root.join("tests/x")).unwrap();
+        write(&root.join("tests/b"), "one");
+        assert_eq!(find().hash(), before.hash());
+        assert_eq!(find().changed_since(&before, false).unwrap(), "tests/b");
+        fs::remove_dir_all(root.join("tests")).unwrap();
+        assert_eq!(find().changed_since(&before, false).unwrap(), "tests/a, tests/b, tests/c and 2 more");
+    }
+
+    #[test]
+    fn nothing_blocks_and_what_cannot_be_read_is_an_error_that_names_it() {
+        let scratch = tempfile::tempdir().unwrap();
+        let root = scratch.path();
+        fs::create_dir(root.join("tests")).unwrap();
+        let find = || Files::find(root, &["tests/**".to_owned()]);
+        rustix::fs::mknodat(rustix::fs::CWD, root.join("tests/fifo"), FileType::Fifo, Mode::RUSR, 0).unwrap();
+        let _socket = std::os::unix::net::UnixListener::bind(root.join("tests/socket")).unwrap();
+        let fifo = find().unwrap().hash();
+        fs::remove_file(root.join("tests/fifo")).unwrap();
+        write(&root.join("tests/fifo"), "");
+        assert_ne!(find().unwrap().hash(), fifo);
+        // It takes no room, and would take long to read.
+        File::create(root.join("tests/sparse")).unwrap().set_len(1 << 40).unwrap();
+        assert!(find().unwrap_err().to_string().contains("tests/sparse: the protected files are larger"));
+    }
+
+    #[test]
+    fn a_file_of_a_commit_is_protected_where_it_matches_or_stands_in_the_way() {
+        let of = ["tests/**".to_owned(), "deep/in/Makefile".to_owned(), "**/*.snap".to_owned()];
+        let patterns = Patterns::new(&of).unwrap();
+        for (file, is_protected) in [
+            ("tests/a", true),
+            ("tests", true),
+            ("deep", true),
+            ("deep/in", true),
+            ("deep/in/Makefile", true),
+            ("x.snap", true),
+            ("src/x.snap", true),
+            ("tests2/a", false),
+            ("deep/other", false),
+            ("Makefile", false),
+        ] {
+            assert_eq!(patterns.has(Path::new(file)), is_protected, "{file}");
+        }
     }
 }

@@ -8,6 +8,7 @@ use crate::check::{CheckOrder, CheckReport};
 use crate::checkout::{Checkout, CheckoutSettings};
 use crate::control::Refusal;
 use crate::environment::Environment;
+use crate::fingerprint::Baseline;
 use crate::member::{Bounds, Sandbox};
 use crate::merged::Merged;
 use crate::name::Name;
@@ -20,6 +21,13 @@ pub enum JobOrder {
     Check(Box<CheckOrder>),
     /// Work on the team repository, or on a checkout.
     Git(Box<GitOrder>),
+    /// Look what the protected files are.
+    Protected {
+        /// The directory that the patterns count from.
+        root: String,
+        /// Which files.
+        patterns: Vec<String>,
+    },
 }
 
 /// What came of it.
@@ -29,6 +37,8 @@ pub enum JobReport {
     Checked(CheckReport),
     /// What was done with `git`.
     Git(GitReport),
+    /// What the protected files are.
+    Protected(Baseline),
     /// What is wrong, and what to do next: trying again does not help.
     Refused(Refusal),
 }

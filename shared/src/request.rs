@@ -252,8 +252,9 @@ pub struct Review {
     pub summary: String,
     /// Who may answer, besides a person.
     pub by: ApproveBy,
-    /// Whether a protected file was changed.
-    pub touched_protected: bool,
+    /// Which protected file was changed, or why that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub touched_protected: Option<String>,
 }
 
 impl Payload {
@@ -263,7 +264,9 @@ impl Payload {
             Self::Shutdown { reason, .. } => reason.clone(),
             Self::Plan { plan } => plan.clone(),
             Self::Review(Review { task, submission, subject, summary, touched_protected, .. }) => {
-                let touched = if *touched_protected { ", touched protected files" } else { "" };
+                let touched = touched_protected.as_ref();
+                let touched =
+                    touched.map(|why| format!(", touched protected files ({why})")).unwrap_or_default();
                 let what = format!("task {task} ({subject}), submission {submission}{touched}");
                 [what, summary.clone()].join("\n\n").trim_end().to_owned()
             }

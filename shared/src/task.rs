@@ -17,6 +17,7 @@ use std::collections::BTreeSet;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::fingerprint::Baseline;
 use crate::id::RequestId;
 use crate::member::{ApproveBy, Member};
 use crate::merged::Merged;
@@ -200,9 +201,9 @@ pub struct TaskResult {
     pub check: Option<CheckResult>,
     /// How far the result is known to be right.
     pub verified: Verified,
-    /// Whether a protected file was changed since a person or the lead said what is to be done.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub touched_protected: bool,
+    /// Which protected file was changed since a person or the lead said what is to be done, or why that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub touched_protected: Option<String>,
     /// The commit that was submitted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit: Option<String>,
@@ -242,7 +243,7 @@ pub enum Verified {
 impl TaskResult {
     /// Returns how far the work is known to be right, for people.
     pub fn verified(&self) -> &'static str {
-        match (self.verified, self.touched_protected) {
+        match (self.verified, self.touched_protected.is_some()) {
             (Verified::Checked, false) => "checked",
             (Verified::Checked, true) => "checked, touched protected",
             (Verified::InPlace, false) => "in place",
@@ -300,7 +301,7 @@ pub struct Task {
     pub reminders: u32,
     /// What the protected files were when a person or the lead made, edited or retried it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub protected: Option<String>,
+    pub protected: Option<Baseline>,
     /// Under which names the team repository keeps the work of earlier owners, for the present one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kept: Vec<String>,
@@ -359,7 +360,7 @@ impl Task {
 
     /// Returns who must approve work with this result: a person, if either the task or a protected file wants that.
     pub fn reviewer(&self, work: &Work, result: &TaskResult) -> Option<ApproveBy> {
-        let forced = result.touched_protected.then_some(work.protect_review);
+        let forced = result.touched_protected.as_ref().map(|_| work.protect_review);
         match (self.review, forced) {
             (Some(ApproveBy::Person), _) | (_, Some(ApproveBy::Person)) => Some(ApproveBy::Person),
             (asked, forced) => asked.or(forced),
@@ -433,13 +434,13 @@ mod tests {
             let fields = TaskFields { subject: Some("x".to_owned()), ..TaskFields::default() };
             let task = Task { review: asked, ..fields.create(1, "user", 0.0).unwrap() };
             let forced = [(false, ApproveBy::Person), (true, ApproveBy::Person), (true, ApproveBy::Lead)];
-            let found = forced.map(|(touched_protected, protect_review)| {
+            let found = forced.map(|(is_touched, protect_review)| {
                 let result = TaskResult {
                     submission: 1,
                     summary: String::new(),
                     check: None,
                     verified: Verified::InPlace,
-                    touched_protected,
+                    touched_protected: is_touched.then(|| "tests/a".to_owned()),
                     commit: None,
                     merged: None,
                 };

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::amount::{amount, parse_seconds};
 use crate::checkout::beneath;
-use crate::fingerprint;
+use crate::fingerprint::Patterns;
 use crate::member::ApproveBy;
 use crate::task::Check;
 
@@ -67,6 +67,6 @@ fn seconds<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<u
 
 fn glob_patterns<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
     let protect = Vec::deserialize(deserializer)?;
-    fingerprint::patterns(&protect).map_err(serde::de::Error::custom)?;
+    Patterns::new(&protect).map_err(serde::de::Error::custom)?;
     Ok(protect)
 }

@@ -175,12 +175,14 @@ fn an_idle_teammate_is_given_a_branch_with_its_task() {
     team.teamctl(["task", "add", "more", "--for", "alice", "--description", "/bash true"]).ok();
     team.until("alice to be told", || {
         team.inbox("alice").iter().any(|it| {
-            it["content"].as_str().unwrap().contains("is given no task: ")
+            it["content"].as_str().unwrap().contains("cannot be given a task: ")
                 && it["content"].as_str().unwrap().contains(": dirty")
         })
     });
     team.until("the lead to be told", || {
-        team.inbox("lead").iter().any(|it| it["content"].as_str().unwrap().contains("alice is given no task"))
+        team.inbox("lead")
+            .iter()
+            .any(|it| it["content"].as_str().unwrap().contains("alice cannot be given a task"))
     });
     assert!(team.file("tasks/5.json").contains("\"pending\""));
     team.does("alice", "/bash rm dirty");

@@ -150,7 +150,7 @@ fn an_approval_outlives_a_clean_merge_and_the_queue_goes_on_meanwhile() {
     team.teamctl(["approve", &id]).ok();
     let done = until(&team, 1, "completed");
     assert_eq!(done["result"]["verified"], "checked");
-    assert_eq!(done["result"]["touched_protected"], true);
+    assert_eq!(done["result"]["touched_protected"], "tests/t");
     assert_eq!(
         git(&team, &["rev-parse", "integration^1"]),
         task(&team, 2)["result"]["merged"].as_str().unwrap()
@@ -173,7 +173,7 @@ fn a_deleted_test_is_seen_however_much_else_is_changed() {
     let work = format!("/bash {many}; git rm -q tests/t; git add .; git commit -qm many");
     team.does("alice", &format!("/claim_task 1\n{work}\n{SUBMIT}"));
     team.until("the review", || task(&team, 1)["submission"]["stage"] == "reviewing");
-    assert_eq!(task(&team, 1)["result"]["touched_protected"], true);
+    assert_eq!(task(&team, 1)["result"]["touched_protected"], "it changes more files than can be looked at");
     // Who reviews it is told that not all is shown.
     assert!(team.teamctl(["diff", "1"]).ok().stdout.contains(" characters cut]"));
 }
@@ -363,4 +363,84 @@ fn the_report_of_an_unattended_run_says_what_git_says() {
     assert_eq!(user(&team, "git rev-parse team/integration"), tip);
     assert_eq!(of_user(&team), before);
     team.until_no_process_is_left();
+}
+
+/// What a teammate does to a protected file so that its own `git` does not show it, and which file is named all the same.
+const TRICKS: [(&str, &str, &str); 9] = [
+    ("skip", "echo evil > tests/t; git add tests/t; git update-index --skip-worktree tests/t", "tests/t"),
+    (
+        "assume",
+        "echo evil > tests/t; git add tests/t; git update-index --assume-unchanged tests/t",
+        "tests/t",
+    ),
+    (
+        "exclude",
+        "echo tests/ >> .git/info/exclude; echo tests/ > .gitignore; touch tests/new; git add -f .gitignore tests/new",
+        "tests/new",
+    ),
+    ("rename", "git mv tests/t elsewhere", "tests/t"),
+    ("link", "git mv tests kept; ln -s kept tests; git add -A", "tests, tests/t"),
+    (
+        "readd",
+        "git rm -q tests/t; git commit -qm gone; mkdir tests; echo other > tests/t; git add tests/t",
+        "tests/t",
+    ),
+    ("mode", "chmod +x tests/t; git add tests/t", "tests/t"),
+    (
+        "attributes",
+        "echo 'tests/** working-tree-encoding=UTF-16' > .gitattributes; git add .gitattributes",
+        ".gitattributes",
+    ),
+    (
+        "replace",
+        "echo evil > tests/t; git commit -qam evil; git replace -f HEAD HEAD^ || true; git commit -q --allow-empty -m x",
+        "tests/t",
+    ),
+];
+
+#[test]
+fn nothing_that_a_teammate_does_to_its_git_hides_a_changed_protected_file() {
+    let team = team(
+        User::at_hand()[0],
+        "[work]\nprotect = [\"tests/**\"]\n",
+        "mkdir tests; echo t > tests/t; git add tests; git commit -qm tests",
+    );
+    for (number, (name, trick, _)) in TRICKS.iter().enumerate() {
+        team.teamctl(["spawn", name, "--checkout"]).ok();
+        let id = number + 1;
+        add(&team, &[name, "--for", name]);
+        let work = format!("/claim_task {id}\n/bash {trick}; git commit -qm {name} || true");
+        team.teamctl(["send", name, &format!("{work}\n/task_update {id} completed")]).ok();
+    }
+    for (number, (name, _, touched)) in TRICKS.iter().enumerate() {
+        let id = number as u64 + 1;
+        team.until(&format!("the review of {name}"), || {
+            task(&team, id)["submission"]["stage"] == "reviewing"
+        });
+        assert_eq!(task(&team, id)["result"]["touched_protected"], *touched, "{name}");
+        team.teamctl(["task", "cancel", &id.to_string()]).ok();
+    }
+    // What is put back in the commit is no change.
+    team.teamctl(["spawn", "honest", "--checkout"]).ok();
+    add(&team, &["honest", "--check", "grep -qx t tests/t"]);
+    let back = "git rm -q tests/t; git commit -qm gone; git checkout -q HEAD^ tests/t; touch x; git add -A; git commit -qm back";
+    team.teamctl(["send", "honest", &format!("/claim_task 10\n/bash {back}\n/task_update 10 completed")])
+        .ok();
+    let done = until(&team, 10, "completed");
+    assert_eq!(done["result"]["verified"], "checked");
+    assert_eq!(git(&team, &["show", "integration:tests/t"]), "t");
+}
+
+#[test]
+fn a_check_that_changes_protected_files_before_it_uses_them_is_seen() {
+    let team = team(
+        User::at_hand()[0],
+        "[work]\nprotect = [\"tests/**\"]\ncheck = \"bash build.sh; bash tests/t\"\n",
+        "mkdir tests; echo exit 1 > tests/t; echo true > build.sh; git add tests build.sh; git commit -qm tests",
+    );
+    team.teamctl(["spawn", "alice", "--checkout", "--auto"]).ok();
+    let work = "/bash echo 'echo exit 0 > tests/t; touch tests/log' > build.sh; git commit -qam build";
+    add(&team, &["build", "--description", work]);
+    team.until("the review", || task(&team, 1)["submission"]["stage"] == "reviewing");
+    assert_eq!(task(&team, 1)["result"]["touched_protected"], "changed while the check ran: tests/t");
 }

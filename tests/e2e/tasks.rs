@@ -214,7 +214,8 @@ fn a_changed_protected_file_is_seen() {
         team.teamctl(["approve", &review(&team)]).ok();
         until(&team, id, "completed")
     };
-    assert_eq!(approve(id)["result"]["touched_protected"], true);
+    let why = json!("changed since the task was set");
+    assert_eq!(approve(id)["result"]["touched_protected"], why);
     let listed = team.teamctl(["task", "list", "--all"]).ok().stdout;
     assert!(listed.contains("in place, touched protected"), "{listed}");
     // What was changed before the claim counts, also in a task that the teammate makes by itself.
@@ -224,13 +225,55 @@ fn a_changed_protected_file_is_seen() {
         "/bash touch tests/y.sh\n/task_create of its own\n/claim_task 3\n/task_update 3 completed",
     );
     team.until("its task", || team.path("tasks/3.json").exists());
-    assert_eq!(approve(3)["result"]["touched_protected"], true);
+    assert_eq!(approve(3)["result"]["touched_protected"], why);
     team.teamctl(["send", "bob", &format!("/claim_task {id}\n/task_update {id} completed")]).ok();
-    assert_eq!(approve(id)["result"]["touched_protected"], true);
+    assert_eq!(approve(id)["result"]["touched_protected"], why);
     // The check of a team.toml that a teammate has changed is not run: it must be trusted again.
     team.write("team.toml", "[work]\ncheck = 'true'\n");
     team.teamd(["stop"]).ok();
     assert!(team.teamd(["start"]).exits(3).stderr.contains("work.check = \"true\""));
+}
+
+#[test]
+fn what_cannot_be_looked_at_is_not_known_to_be_untouched_and_blocks_nothing() {
+    let team = Team::new();
+    std::fs::create_dir(team.root().join("tests")).unwrap();
+    team.write("tests/a", "one");
+    team.write("team.toml", "[work]\nprotect = ['tests/**']\ncheck = 'true'\n");
+    team.trust();
+    team.teamd(["start"]).ok();
+    let touched = |id: u64| {
+        until(&team, id, "in_review");
+        let it = review(&team);
+        let shown = team.teamctl(["task", "show", &id.to_string()]).ok().stdout;
+        let why = task(&team, id)["result"]["touched_protected"].as_str().unwrap().to_owned();
+        assert!(shown.contains(&why), "{shown}");
+        assert!(is_told(&team, "lead", &format!("touched protected files ({why})")), "{why}");
+        team.teamctl(["approve", &it]).ok();
+        until(&team, id, "completed");
+        why
+    };
+    auto(&team, "alice");
+    // A pipe has no end: it is not opened, neither by the daemon nor by the check.
+    let fifo = add(&team, &["pipe", "--description", "/bash rm tests/a; mkfifo tests/a"]);
+    assert_eq!(touched(fifo), "changed since the task was set");
+    let same = add(&team, &["the same pipe"]);
+    until(&team, same, "completed");
+    // It takes no room, and would take hours to read. Nothing is equal to it.
+    let large = add(&team, &["large", "--description", "/bash truncate -s 1T tests/large"]);
+    let why = touched(large);
+    assert!(
+        why.starts_with("they cannot be looked at: tests/large: the protected files are larger"),
+        "{why}"
+    );
+    let unknown = add(&team, &["unknown", "--description", "/bash rm tests/large"]);
+    let why = touched(unknown);
+    assert!(why.starts_with("what they were when the task was set is not known: tests/large"), "{why}");
+    // What is changed only while the check runs is seen, also where it is put back.
+    let swap = "cp -p tests/x x; echo two > tests/x; mv x tests/x";
+    team.write("tests/x", "one");
+    let swapped = add(&team, &["swapped", "--check", swap]);
+    assert_eq!(touched(swapped), "changed while the check ran: tests/x");
 }
 
 #[test]
@@ -475,7 +518,8 @@ fn a_changed_protected_file_forces_a_review_also_where_no_check_runs() {
     auto(&team, "alice");
     let it = review(&team);
     assert_eq!(task(&team, harmless)["status"], "completed");
-    assert_eq!(team.json(["reviews", &it])[0]["payload"]["touched_protected"], true);
+    let asked = &team.json(["reviews", &it])[0]["payload"]["touched_protected"];
+    assert_eq!(asked, "changed since the task was set");
     // Released work needs no answer any more.
     team.teamctl(["task", "cancel", &id.to_string()]).ok();
     assert_eq!(team.json(["requests", &it])[0]["status"], "expired");

@@ -1,14 +1,14 @@
 //! The commands that say whether work is done, confined as the commands of a teammate are.
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::fs::OFlags;
 use teamd_shared::check::{CheckOrder, CheckReport};
 use teamd_shared::checkout::Checkout;
-use teamd_shared::fingerprint::fingerprint;
+use teamd_shared::fingerprint::{Baseline, Files};
 use teamd_shared::name::Name;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 
@@ -37,11 +37,63 @@ pub(crate) async fn run(setting: &Setting, order: &CheckOrder, lock: File) -> an
         cgroup: None,
         confinement: setting.confinement.clone(),
     })?;
-    let touched = order.protected.as_ref().is_some_and(|before| {
-        // What cannot be looked at is not known to be untouched.
-        fingerprint(Path::new(&order.protect_in), &order.protect).ok().as_ref() != Some(before)
-    });
-    commands(toolbox, order, &setting.dir, touched).await
+    let watch = Watch::begin(Path::new(&order.protect_in), &order.protect);
+    let touched = watch.touched_since(order.protected.as_ref());
+    let report = commands(toolbox, order, &setting.dir).await?;
+    // Others write here: what they add counts, too.
+    let touched = touched.or_else(|| watch.touched(true));
+    Ok(CheckReport { touched_protected: touched, ..report })
+}
+
+/// Looks what the protected files are.
+pub(crate) fn baseline(root: &Path, patterns: &[String]) -> Baseline {
+    match Files::find(root, patterns) {
+        Ok(files) => Baseline::Hash(files.hash()),
+        Err(error) => Baseline::Unknown(error.to_string()),
+    }
+}
+
+/// The protected files while a check runs. What cannot be looked at is not known to be untouched.
+pub(crate) struct Watch<'a> {
+    root: &'a Path,
+    patterns: &'a [String],
+    before: io::Result<Files>,
+}
+
+impl<'a> Watch<'a> {
+    /// Looks at them before the first command runs.
+    pub(crate) fn begin(root: &'a Path, patterns: &'a [String]) -> Self {
+        Self { root, patterns, before: Files::find(root, patterns) }
+    }
+
+    /// Says in which way they are not as they were when the work was set.
+    fn touched_since(&self, baseline: Option<&Baseline>) -> Option<String> {
+        let unknown = |why: &str| format!("what they were when the task was set is not known: {why}");
+        match (baseline, &self.before) {
+            _ if self.patterns.is_empty() => None,
+            (_, Err(error)) => Some(unreadable(error)),
+            (None, _) => Some(unknown("they were not looked at")),
+            (Some(Baseline::Unknown(why)), _) => Some(unknown(why)),
+            (Some(Baseline::Hash(hash)), Ok(now)) => {
+                (*hash != now.hash()).then(|| "changed since the task was set".to_owned())
+            }
+        }
+    }
+
+    /// Says which of them were changed while the commands ran, with `added` also which are new.
+    pub(crate) fn touched(&self, added: bool) -> Option<String> {
+        match (&self.before, Files::find(self.root, self.patterns)) {
+            (Ok(before), Ok(after)) => after
+                .changed_since(before, added)
+                .map(|files| format!("changed while the check ran: {files}")),
+            (Err(error), _) => Some(unreadable(error)),
+            (_, Err(error)) => Some(unreadable(&error)),
+        }
+    }
+}
+
+fn unreadable(error: &io::Error) -> String {
+    format!("they cannot be looked at: {error}")
 }
 
 /// Runs the commands of a check, in turn.
@@ -49,7 +101,6 @@ pub(crate) async fn commands(
     mut toolbox: Toolbox,
     order: &CheckOrder,
     dir: &TeamDir,
-    touched_protected: bool,
 ) -> anyhow::Result<CheckReport> {
     let began = Instant::now();
     let until = began + Duration::from_secs_f64(order.timeout);
@@ -61,7 +112,7 @@ pub(crate) async fn commands(
         how: String::new(),
         seconds: 0.0,
         output: String::new(),
-        touched_protected,
+        touched_protected: None,
         merged: None,
         conflicts: Vec::new(),
     };

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use rustix::fs::{FlockOperation, OFlags, flock};
+use teamd_shared::environment::Environment;
 use teamd_shared::job::{JobOrder, JobReport};
 use teamd_shared::logging;
 use teamd_shared::process::{deny_tracing, survive_file_limit};
@@ -30,8 +31,9 @@ pub(crate) struct Setting {
 /// Does a job; 0 if it could be done, whatever came of it.
 pub(crate) fn job_main(args: &JobArgs) -> ExitCode {
     logging::to_stderr();
-    let (text, code) = match run(args) {
-        Ok(report) => (serde_json::to_string(&report).unwrap_or_default(), ExitCode::SUCCESS),
+    let text = run(args).and_then(|report| serde_json::to_string(&report).context("cannot write the report"));
+    let (text, code) = match text {
+        Ok(text) => (text, ExitCode::SUCCESS),
         // The daemon takes what stands there for the reason.
         Err(error) => (format!("{error:#}"), ExitCode::FAILURE),
     };
@@ -47,32 +49,37 @@ fn run(args: &JobArgs) -> anyhow::Result<JobReport> {
     let (order, unwanted) = read_order()?;
     let setting =
         Setting { dir: Arc::new(TeamDir::open(&args.team_dir)?), confinement: (&args.confinement).into() };
-    let (lock, umask) = match &order {
-        JobOrder::Check(order) => (TeamPath::checks(), order.environment.umask),
-        JobOrder::Git(order) => (TeamPath::job(&order.name), order.environment.umask),
-    };
-    let lock = take_lock(&setting.dir, &lock)?;
-    nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(umask));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.context("cannot make the runtime")?.block_on(async {
         tokio::select! {
-            report = perform(&setting, &order, lock) => report,
+            report = perform(&setting, &order) => report,
             // Its shims end what it runs.
             _ = unwanted => Err(anyhow::anyhow!("it is not wanted any more")),
         }
     })
 }
 
-async fn perform(setting: &Setting, order: &JobOrder, lock: File) -> anyhow::Result<JobReport> {
+async fn perform(setting: &Setting, order: &JobOrder) -> anyhow::Result<JobReport> {
     match order {
-        JobOrder::Check(order) => check::run(setting, order, lock).await.map(JobReport::Checked),
-        JobOrder::Git(order) => git::run(setting, order, &lock).await,
+        JobOrder::Check(order) => {
+            let lock = begin(setting, &TeamPath::checks(), &order.environment)?;
+            check::run(setting, order, lock).await.map(JobReport::Checked)
+        }
+        JobOrder::Git(order) => {
+            let lock = begin(setting, &TeamPath::job(&order.name), &order.environment)?;
+            git::run(setting, order, &lock).await
+        }
+        JobOrder::Protected { root, patterns } => {
+            Ok(JobReport::Protected(check::baseline(root.as_ref(), patterns)))
+        }
     }
 }
 
-fn take_lock(dir: &TeamDir, path: &TeamPath) -> anyhow::Result<File> {
-    let lock = dir.open_file(path, OFlags::RDWR | OFlags::CREATE)?;
+/// Waits until nothing is left of an earlier job that used the same.
+fn begin(setting: &Setting, path: &TeamPath, environment: &Environment) -> anyhow::Result<File> {
+    let lock = setting.dir.open_file(path, OFlags::RDWR | OFlags::CREATE)?;
     flock(&lock, FlockOperation::LockExclusive).with_context(|| format!("cannot lock {path}"))?;
+    nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(environment.umask));
     Ok(lock)
 }
 

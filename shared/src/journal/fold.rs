@@ -10,6 +10,7 @@ use super::{
     Daemon, Line, MemberEvent, MemberRecord, Notice, Record, RequestEvent, RequestRecord, TaskRecord,
     TeamEvent, TeamRecord, VERSION,
 };
+use crate::fingerprint::Baseline;
 use crate::id::RequestId;
 use crate::member::{ApproveBy, Gate, Member};
 use crate::message::TEAMD;
@@ -77,7 +78,7 @@ pub struct Team {
     pub(super) added: VecDeque<(RequestId, Vec<(TaskId, TaskId)>)>,
     /// What the protected files were when a person or the lead last said what is to be done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub protected: Option<String>,
+    pub protected: Option<Baseline>,
     /// The highest `done` of a line.
     #[serde(skip)]
     pub done: u64,

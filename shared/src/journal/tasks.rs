@@ -94,6 +94,12 @@ impl Team {
         self.tasks.values().find(|task| task.owner.as_ref() == Some(name))
     }
 
+    /// Returns the task on which the work of a teammate is checked, reviewed or integrated: that goes by its terms.
+    pub fn in_review_of(&self, name: &Name) -> Option<&Task> {
+        let is_its = |task: &&Task| task.submission.as_ref().is_some_and(|it| it.by == *name);
+        self.tasks.values().filter(|task| task.status == TaskStatus::InReview).find(is_its)
+    }
+
     /// Returns the task that a member claims next, none of those that are `taken`: the highest priority, then the lowest
     /// number.
     pub fn next_for(&self, member: &Member, taken: &BTreeSet<TaskId>) -> Option<&Task> {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use teamd_shared::check::CheckReport;
-use teamd_shared::fingerprint;
+use teamd_shared::fingerprint::{Patterns, named};
 use teamd_shared::job::{GitReport, Landed, PrepareOrder};
 use teamd_shared::merged::Merged;
 
@@ -33,23 +33,32 @@ pub(super) async fn prepare(git: &Git<'_>, prepare: &PrepareOrder) -> Result<Che
         return Ok(nothing);
     }
     let merged = Merged { commit: said.commit("merged")?, old: said.commit("tip")? };
-    let protected = fingerprint::patterns(&prepare.check.protect).map_err(anyhow::Error::msg)?;
-    // What is not told may be protected.
-    let touched = !said.all(CUT).is_empty() && !prepare.check.protect.is_empty()
-        || said.all("changed").iter().any(|file| protected.is_match(file));
-    let mut report = CheckReport { exit: Some(0), touched_protected: touched, ..CheckReport::default() };
+    let touched = touched(&said, &prepare.check.protect)?;
+    let mut report = CheckReport { exit: Some(0), ..CheckReport::default() };
     if !prepare.check.commands.is_empty() {
-        report = in_scratch(git, prepare, &merged, touched).await?;
+        report = in_scratch(git, prepare, &merged).await?;
     }
-    Ok(CheckReport { merged: Some(merged), ..report })
+    let touched_protected = touched.or(report.touched_protected);
+    Ok(CheckReport { merged: Some(merged), touched_protected, ..report })
 }
 
-async fn in_scratch(
-    git: &Git<'_>,
-    prepare: &PrepareOrder,
-    merged: &Merged,
-    touched: bool,
-) -> Result<CheckReport, Failed> {
+/// Says which protected files a merge changes, as `git` compares the two trees in the team repository: nothing in a checkout has a
+/// say in that.
+fn touched(said: &Said, protect: &[String]) -> Result<Option<String>, Failed> {
+    if protect.is_empty() {
+        return Ok(None);
+    }
+    let protected = Patterns::new(protect).map_err(anyhow::Error::msg)?;
+    if !said.all(CUT).is_empty() {
+        return Ok(Some("it changes more files than can be looked at".to_owned()));
+    }
+    // Attributes say how git writes files, the protected ones, too.
+    let decides =
+        |file: &&Path| protected.has(file) || file.file_name().is_some_and(|it| it == ".gitattributes");
+    Ok(named(said.all("changed").iter().map(Path::new).filter(decides)))
+}
+
+async fn in_scratch(git: &Git<'_>, prepare: &PrepareOrder, merged: &Merged) -> Result<CheckReport, Failed> {
     let at = scratch(git.order);
     let fill = async || {
         DirBuilder::new().recursive(true).mode(0o700).create(&at).context("cannot make the scratch clone")?;
@@ -80,7 +89,10 @@ async fn in_scratch(
             )));
         }
     }
-    Ok(check::commands(toolbox()?, order, &git.setting.dir, touched).await?)
+    let watch = check::Watch::begin(&at, &order.protect);
+    let report = check::commands(toolbox()?, order, &git.setting.dir).await?;
+    // What only the check itself can add is gone before the next one.
+    Ok(CheckReport { touched_protected: watch.touched(false), ..report })
 }
 
 /// Moves the integration branch, shows that to the user, and keeps what the check has left. Done again, it changes nothing.

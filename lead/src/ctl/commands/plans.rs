@@ -37,7 +37,8 @@ fn table(found: &[Request]) -> Table {
         let (number, text) = match &request.payload {
             Payload::Plan { plan } => (plan.lines().count().to_string(), headline(plan)),
             Payload::Review(review) => {
-                let touched = if review.touched_protected { " (touched protected files)" } else { "" };
+                let touched =
+                    if review.touched_protected.is_some() { " (touched protected files)" } else { "" };
                 (review.task.to_string(), format!("{}{touched}", review.subject))
             }
             Payload::Shutdown { .. } => continue,

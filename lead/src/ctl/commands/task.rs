@@ -257,6 +257,7 @@ pub(in crate::ctl) fn details(team: &Team, task: &Task) -> String {
         ("last check", text(check.as_ref())),
         ("stalled", text(task.stalled.as_ref())),
         ("verified", verified(task).to_owned()),
+        ("protected files", text(task.result.as_ref().and_then(|it| it.touched_protected.as_ref()))),
         ("created", format!("{}, by {}", clock::time_of_day(task.created_at), task.created_by)),
     ];
     let status = paint(style(task.status), task.status.as_str());

@@ -16,7 +16,7 @@ mod tests;
 
 use teamd_shared::control::{Command, Refusal, RefusalCode};
 use teamd_shared::id::{Ids, RequestId};
-use teamd_shared::job::GitReport;
+use teamd_shared::job::JobReport;
 use teamd_shared::journal::{
     Line, MemberEvent, MemberRecord, Notice, Record, RequestEvent, RequestRecord, TaskRecord, Team,
     TeamEvent, TeamRecord,
@@ -45,10 +45,8 @@ pub(crate) struct View<'a> {
     pub(crate) live: &'a Live,
     pub(crate) now: Now,
     pub(crate) rules: Rules,
-    /// What the protected files are, for an event by which a person or the lead says what is to be done.
-    pub(crate) protected: Option<&'a str>,
-    /// What was done in a checkout for an order about a task.
-    pub(crate) prepared: Option<&'a GitReport>,
+    /// What was done in a checkout for an order about a task, or what the protected files are.
+    pub(crate) prepared: Option<&'a JobReport>,
 }
 
 /// Decides what follows from an event.

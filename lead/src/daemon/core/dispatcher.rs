@@ -12,7 +12,7 @@ mod tests;
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
-use teamd_shared::control::{Done, Refusal, TaskOrder, ToWorker};
+use teamd_shared::control::{Done, Refusal, ToWorker};
 use teamd_shared::environment::Environment;
 use teamd_shared::journal::{Line, MemberEvent, Record, Team, TeamEvent, TeamRecord, VERSION};
 use teamd_shared::mutant;
@@ -238,17 +238,7 @@ impl Dispatcher {
             && let Some(event) = self.events.pop_front()
         {
             self.live.observe(&self.team, &event);
-            let protects = sets_work(&event) && !self.team.work.protect.is_empty();
-            let protected = if protects { owners.protected(&self.team.work) } else { None };
-            let protected = protected.as_deref();
-            let view = View {
-                team: &self.team,
-                live: &self.live,
-                now,
-                rules: self.rules,
-                protected,
-                prepared: None,
-            };
+            let view = View { team: &self.team, live: &self.live, now, rules: self.rules, prepared: None };
             let decision = owners.decide(&view, &event);
             batch.touched.extend(event.incarnation().map(|incarnation| incarnation.name.clone()));
             if let Event::LeadRead { position, .. } = &event {
@@ -484,12 +474,6 @@ fn left_behind(team: &Team, record: &Record) -> Vec<Action> {
 
 fn forgets(record: &Record) -> bool {
     matches!(record, Record::Member(record) if record.event == MemberEvent::Forgotten)
-}
-
-/// Tells whether a person or the lead says what is to be done.
-fn sets_work(event: &Event) -> bool {
-    use TaskOrder::{Add, Edit, Retry};
-    matches!(event, Event::Task(_, by, Add { .. } | Edit(..) | Retry(_)) if !by.is_teammate())
 }
 
 fn subject(record: &Record) -> Option<Name> {

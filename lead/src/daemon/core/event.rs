@@ -7,7 +7,7 @@ use teamd_shared::checkout::Checkout;
 use teamd_shared::control::{Command, Done, Refusal, SpawnOrder, TaskOrder, ToWorker, WorkerState};
 use teamd_shared::environment::Environment;
 use teamd_shared::id::RequestId;
-use teamd_shared::job::GitReport;
+use teamd_shared::job::{GitReport, JobReport};
 use teamd_shared::journal::RejectedLine;
 use teamd_shared::member::{Cgroup, Emptied, Member};
 use teamd_shared::message::{Message, USER};
@@ -133,8 +133,8 @@ pub(crate) enum Event {
     Silent { incarnation: Incarnation },
     /// An order about tasks, and whose.
     Task(ReplyTo, Actor, TaskOrder),
-    /// The same, and what was done for it in a checkout.
-    Prepared(ReplyTo, Actor, TaskOrder, GitReport),
+    /// The same, and what was done for it in a checkout, or what the protected files are.
+    Prepared(ReplyTo, Actor, TaskOrder, JobReport),
     /// The branch of this task is begun in the checkout of an idle teammate; or it cannot be, and why.
     Offered { name: Name, task: TaskId, ended: Result<GitReport, String> },
     /// What a teammate has committed for a task that it holds no more is not in the team repository, and why.

@@ -9,7 +9,6 @@ use teamd_shared::journal::{Line, Team};
 use teamd_shared::member::Member;
 use teamd_shared::name::Name;
 use teamd_shared::task::{Task, TaskId};
-use teamd_shared::work::Work;
 
 use super::decide::{Decision, View};
 use super::event::{Event, Incarnation, Now};
@@ -47,9 +46,6 @@ pub(crate) trait Owners {
 
     /// Looks whether the inbox of a member holds more than it has taken in, in bytes.
     fn has_unread(&mut self, name: &Name, read: u64) -> bool;
-
-    /// Looks what the protected files are; none if that cannot be seen.
-    fn protected(&mut self, work: &Work) -> Option<String>;
 
     /// Runs the check of a submitted task, in the environment of its owner if it is known. One that runs already goes on.
     fn check(&mut self, team: &Team, task: &Task, environment: Option<&Environment>);

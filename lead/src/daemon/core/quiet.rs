@@ -178,7 +178,7 @@ impl Quiet<'_> {
             Standing::Failed(why) => format!("{name} could not go on: {why}"),
             Standing::Holds(held) if held == task => format!("{name} is idle and has not submitted it"),
             Standing::Holds(held) => format!("{name} holds task {held}"),
-            Standing::Refused(why) => format!("{name} is given no task: {why}"),
+            Standing::Refused(why) => format!("{name} cannot be given a task: {why}"),
             Standing::Free => format!("{name} is idle, and takes no task by itself (--auto)"),
             Standing::Ended(status) => format!("{name} has ended ({})", status.as_str()),
         }

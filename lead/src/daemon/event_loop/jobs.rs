@@ -3,15 +3,16 @@
 use std::path::Path;
 
 use teamd_shared::control::{Command, Done, IntegrationOrder, Refusal, RefusalCode, SpawnOrder, TaskOrder};
+use teamd_shared::fingerprint::Baseline;
 use teamd_shared::id::RequestId;
-use teamd_shared::job::{GitReport, GitStep, JobReport};
+use teamd_shared::job::{GitReport, GitStep, JobOrder, JobReport};
 use teamd_shared::name::Name;
 use teamd_shared::task::TaskStatus;
 
 use super::EventLoop;
 use crate::daemon::core::event::{Actor, Event, ReplyTo, SpawnFacts};
 use crate::daemon::io::checkouts::{GitJob, checkout_of};
-use crate::daemon::io::jobs::{EndedJob, Purpose};
+use crate::daemon::io::jobs::{EndedJob, Job, Purpose};
 
 impl EventLoop {
     /// Takes in a spawn: a checkout is made before it is decided.
@@ -63,7 +64,20 @@ impl EventLoop {
             }),
             _ => None,
         };
-        let Some((name, id, step, order)) = step else { return Some(Event::Task(client, by, order)) };
+        let Some((name, id, step, order)) = step else {
+            if !sets_work(&by, &order) || team.work.protect.is_empty() {
+                return Some(Event::Task(client, by, order));
+            }
+            let root = self.owned.dir.workspace().to_string_lossy().into_owned();
+            let patterns = team.work.protect.clone();
+            let purpose = Purpose::Task(client, by, order);
+            self.owned.add_job(Job {
+                keys: Vec::new(),
+                order: JobOrder::Protected { root, patterns },
+                purpose,
+            });
+            return None;
+        };
         let purpose = Purpose::Task(client, by, order);
         let environment = self.dispatcher.live.member(&name).and_then(|it| it.environment.clone());
         self.owned.add_git_job(team, GitJob { name, environment, step, purpose, task: Some(id) });
@@ -73,8 +87,9 @@ impl EventLoop {
     /// Takes in that a teammate is to be forgotten: its checkout goes before.
     pub(super) fn forget_asked(&mut self, client: ReplyTo, name: Name, discard: bool) -> Option<Event> {
         let team = &self.dispatcher.team;
-        let ended = team.members.get(&name).is_some_and(|state| state.record.phase.is_ended());
-        let Some(checkout) = checkout_of(team, &name).filter(|_| ended) else {
+        let may = team.members.get(&name).is_some_and(|state| state.record.phase.is_ended())
+            && team.in_review_of(&name).is_none();
+        let Some(checkout) = checkout_of(team, &name).filter(|_| may) else {
             return Some(Event::Command(client, Command::Forget { name, discard }));
         };
         let step = GitStep::Remove { root: checkout.root.clone(), discard };
@@ -146,7 +161,13 @@ impl EventLoop {
                 other => self.refuse(client, other),
             },
             Purpose::Task(client, by, order) => match ended {
-                Ok(JobReport::Git(report)) => Some(Event::Prepared(client, by, order, report)),
+                Ok(report @ (JobReport::Git(_) | JobReport::Protected(_))) => {
+                    Some(Event::Prepared(client, by, order, report))
+                }
+                Err(why) if sets_work(&by, &order) => {
+                    let unknown = JobReport::Protected(Baseline::Unknown(why));
+                    Some(Event::Prepared(client, by, order, unknown))
+                }
                 other => self.refuse(client, other),
             },
             Purpose::Offer(name, task) => {
@@ -197,6 +218,12 @@ impl EventLoop {
         self.owned.connections.reply(client, Err(refusal(ended)));
         None
     }
+}
+
+/// Tells whether a person or the lead says what is to be done: the protected files count as they are then.
+fn sets_work(by: &Actor, order: &TaskOrder) -> bool {
+    use TaskOrder::{Add, Edit, Retry};
+    matches!(order, Add { .. } | Edit(..) | Retry(_)) && !by.is_teammate()
 }
 
 /// Returns why a job has not done what it was for.

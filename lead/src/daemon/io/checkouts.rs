@@ -66,7 +66,11 @@ impl Owned {
     /// Has the user's repository worked with, or the integration branch.
     pub(crate) fn add_integration_job(&mut self, team: &Team, step: GitStep, purpose: Purpose) {
         let name = Name::lead();
-        self.add_git_job(team, GitJob { name, environment: None, step, purpose, task: None });
+        let task = match purpose {
+            Purpose::Check { task, .. } | Purpose::Integrate { task, .. } => Some(task),
+            _ => None,
+        };
+        self.add_git_job(team, GitJob { name, environment: None, step, purpose, task });
     }
 
     /// Has submitted work merged and checked.

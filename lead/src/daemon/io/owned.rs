@@ -9,7 +9,6 @@ use teamd_shared::check::CheckOrder;
 use teamd_shared::clock;
 use teamd_shared::control::{self, ToWorker};
 use teamd_shared::environment::Environment;
-use teamd_shared::fingerprint::fingerprint;
 use teamd_shared::fs::replace;
 use teamd_shared::id::RandomIds;
 use teamd_shared::job::{GitStep, JobOrder};
@@ -19,7 +18,6 @@ use teamd_shared::message::Message;
 use teamd_shared::name::Name;
 use teamd_shared::task::{Task, TaskId};
 use teamd_shared::team_dir::{TeamDir, TeamPath};
-use teamd_shared::work::Work;
 
 use super::checkouts::{Checkouts, GitJob, checkout_of};
 use super::connections::{Connections, Inputs, serve_inherited};
@@ -111,11 +109,6 @@ impl Owners for Owned {
         self.connections.say(incarnation, frame);
     }
 
-    fn protected(&mut self, work: &Work) -> Option<String> {
-        let found = fingerprint(&self.dir.workspace(), &work.protect);
-        found.inspect_err(|error| tracing::warn!("cannot see what the protected files are: {error}")).ok()
-    }
-
     fn check(&mut self, team: &Team, task: &Task, environment: Option<&Environment>) {
         let Some(submission) = &task.submission else { return };
         let purpose = Purpose::Check { task: task.id, number: submission.number };
@@ -143,7 +136,7 @@ impl Owners for Owned {
         match &submission.commit {
             Some(commit) => self.prepare(team, (task, commit), order, purpose),
             None => self.add_job(Job {
-                keys: vec![Key::InPlace],
+                keys: vec![Key::InPlace, Key::Task(task.id)],
                 order: JobOrder::Check(Box::new(order)),
                 purpose,
             }),
@@ -181,16 +174,10 @@ impl Owners for Owned {
 
     fn show_tasks(&mut self, tasks: &[&Task]) {
         for task in tasks {
-            let at = TeamPath::task(task.id);
-            let mut text = serde_json::to_vec_pretty(task).unwrap_or_default();
-            text.push(b'\n');
-            if tasks.len() > 1 && self.dir.read(&at).is_ok_and(|there| there == text) {
-                continue;
-            }
-            match replace(&self.dir, &at, &text) {
+            match self.show_task(task, tasks.len() > 1) {
                 Ok(()) => drop(self.unwritten.remove(&task.id)),
-                Err(error) => {
-                    tracing::error!("cannot write {at} (tried again): {error}");
+                Err(why) => {
+                    tracing::error!("cannot write the file of task {} (tried again): {why}", task.id);
                     self.unwritten.insert(task.id, Task::clone(task));
                     self.roster.postpone(RETRY);
                 }
@@ -227,6 +214,17 @@ fn is_for_a_hook(record: &Record) -> bool {
 }
 
 impl Owned {
+    /// Writes the file of a task, with `looks` only if it is not so already.
+    fn show_task(&self, task: &Task, looks: bool) -> Result<(), String> {
+        let mut text = serde_json::to_vec_pretty(task).map_err(|error| error.to_string())?;
+        text.push(b'\n');
+        let at = TeamPath::task(task.id);
+        match looks && self.dir.read(&at).is_ok_and(|there| there == text) {
+            true => Ok(()),
+            false => replace(&self.dir, &at, &text).map_err(|error| error.to_string()),
+        }
+    }
+
     /// Runs the hook of a record that is in the journal.
     fn run_hook(&mut self, team: &Team, record: &Record) {
         match record {

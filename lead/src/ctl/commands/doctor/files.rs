@@ -69,7 +69,7 @@ pub(super) fn tasks(seen: &Seen, check: &mut Check) -> Option<String> {
         let Some(id) = number.filter(|&it| team.task_status(it).is_some() && TeamPath::task(it) == *at)
         else {
             let next = "move the file away, if no program of yours needs it";
-            check.note(format!("{at} is the file of no task"), "no program reads it", next);
+            check.note(format!("{at} matches no task"), "no program reads it", next);
             continue;
         };
         known.remove(&id);

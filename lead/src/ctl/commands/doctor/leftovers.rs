@@ -1,6 +1,7 @@
 //! What ended processes left: harmless, and of no use. What was set aside for people is only listed.
 
 use std::collections::BTreeSet;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use teamd_shared::cgroup::{self, Place};
@@ -55,14 +56,25 @@ fn checkouts(seen: &Seen, check: &mut Check) {
     beside.push(".team");
     let bases: BTreeSet<PathBuf> =
         roots.iter().filter_map(|root| root.parent()).map(Path::to_owned).chain([beside.into()]).collect();
-    for entry in bases.iter().filter_map(|it| it.read_dir().ok()).flatten().filter_map(Result::ok) {
-        let path = entry.path();
+    for path in bases.iter().flat_map(|base| listed(base, check)).collect::<Vec<_>>() {
         if !roots.contains(&path.as_path()) {
             let what = format!("the checkout {} is of no teammate", path.display());
             let next = format!("look whether it holds work, and remove it: `rm -r {}`", path.display());
             check.note(what, "nothing uses it", &next);
         }
     }
+}
+
+/// Returns what lies in a folder, if that is there.
+fn listed(folder: &Path, check: &mut Check) -> Vec<PathBuf> {
+    let found = folder.read_dir().and_then(|all| all.map(|entry| entry.map(|it| it.path())).collect());
+    found.unwrap_or_else(|error: io::Error| {
+        if error.kind() != io::ErrorKind::NotFound {
+            let what = format!("{} cannot be listed: {error}", folder.display());
+            check.note(what, "what lies there is not judged", "let this user read it");
+        }
+        Vec::new()
+    })
 }
 
 fn is_set_aside(found: &Found) -> bool {
@@ -80,13 +92,12 @@ fn temporary_directories(seen: &Seen, check: &mut Check) {
     let begin = format!("teamd-{}-{:x}-{:x}-", nix::unistd::geteuid(), stat.st_dev, stat.st_ino);
     let born = seen.dir.root().metadata().and_then(|it| it.created()).ok();
     let above = BTreeSet::from([PathBuf::from("/tmp"), std::env::temp_dir()]);
-    for entry in above.iter().filter_map(|it| it.read_dir().ok()).flatten().filter_map(Result::ok) {
-        let name = entry.file_name();
-        let rest = name.to_str().and_then(|name| name.strip_prefix(&begin));
+    for path in above.iter().flat_map(|folder| listed(folder, check)).collect::<Vec<_>>() {
+        let rest = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_prefix(&begin));
         let Some((member, _)) = rest.and_then(|rest| rest.rsplit_once('-')) else { continue };
-        let is_older = || entry.metadata().and_then(|it| it.modified()).is_ok_and(|at| Some(at) < born);
+        let is_older =
+            || path.symlink_metadata().and_then(|it| it.modified()).is_ok_and(|at| Some(at) < born);
         if !seen.running().any(|it| it.name.as_str() == member) && !is_older() {
-            let path = entry.path();
             let what = format!("the temporary directory {} is of no incarnation that runs", path.display());
             check.note(what, "a worker that was killed had made it", &format!("`rm -r {}`", path.display()));
         }

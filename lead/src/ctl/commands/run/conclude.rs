@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use teamd_shared::journal::Record;
 use teamd_shared::journal::reader::{Since, load};
 use teamd_shared::task::{Task, TaskEvent, TaskId, TaskStatus};
-use teamd_shared::team_dir::TeamPath;
 
 use super::super::task;
 use super::report::{Report, ReportFile, TaskLine};
@@ -19,10 +18,10 @@ impl Work<'_> {
     pub(super) fn conclude(&mut self, ended: Ending, file: Option<ReportFile>) -> CommandResult {
         self.spent.observe(&roster::load(self.dir)?);
         let (report, code) = self.report(&ended)?;
-        let log = |id| {
-            // A task without a check has no log.
-            let bytes = self.dir.read(&TeamPath::check_log(id)).unwrap_or_default();
-            String::from_utf8_lossy(&bytes).into_owned()
+        // A task without a check has no log.
+        let log = |id| match task::read_log(self.dir, id) {
+            Ok(output) => output.unwrap_or_default(),
+            Err(error) => error.to_string(),
         };
         let written = file.map_or(Ok(()), |file| file.write(&report, log));
         let out = &self.context.out;

@@ -95,7 +95,8 @@ fn standing(task: &Task, blocked_by: &str) -> (String, Style) {
         },
         TaskStatus::Completed => {
             let result = task.result.as_ref();
-            let is_checked = result.is_some_and(|it| it.verified != Verified::No && !it.touched_protected);
+            let is_checked =
+                result.is_some_and(|it| it.verified != Verified::No && it.touched_protected.is_none());
             let verified = result.map_or("no", |result| result.verified());
             (format!("✓ verified: {verified}"), if is_checked { Group::Idle.style() } else { DIM })
         }

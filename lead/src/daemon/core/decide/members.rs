@@ -74,7 +74,7 @@ impl View<'_> {
         if *name == Name::lead() && works {
             return Err(Refusal::new(
                 RefusalCode::Usage,
-                "the lead agent submits no plans, and works on no task",
+                "the lead agent submits no plans, and cannot hold tasks",
             )
             .hint("`teamctl chat` starts it"));
         }
@@ -150,6 +150,14 @@ impl View<'_> {
         let member = self.known(name)?;
         if !member.phase.is_ended() {
             return Err(conflict(format!("{name} is running"), format!("`teamctl shutdown {name}` first")));
+        }
+        if let Some(task) = self.team.in_review_of(name) {
+            let message = format!("the work of {name} on {} is in review", task.title());
+            let hint = format!(
+                "wait for its check, answer its review, or give it back: `teamctl task release {}`",
+                task.id
+            );
+            return Err(conflict(message, hint));
         }
         let files = archive_names(name, self.team.seq + 1);
         Ok(Decision::default()

@@ -11,7 +11,6 @@ use teamd_shared::position::Position;
 use teamd_shared::process::Identity;
 use teamd_shared::settings::Settings;
 use teamd_shared::task::TaskId;
-use teamd_shared::work::Work;
 
 use super::*;
 use crate::daemon::core::decide::{Decision, decide};
@@ -55,10 +54,6 @@ struct Recorder {
 impl Owners for Recorder {
     fn has_unread(&mut self, _: &Name, _: u64) -> bool {
         self.has_mail
-    }
-
-    fn protected(&mut self, _: &Work) -> Option<String> {
-        None
     }
 
     fn check(&mut self, _: &Team, _: &Task, _: Option<&Environment>) {}

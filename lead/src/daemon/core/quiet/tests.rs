@@ -75,7 +75,7 @@ fn add(team: &mut Team, live: &mut Live, id: TaskId, (status, more): Set) {
             Some(("for", whom)) => task["for"] = json!(whom),
             Some(("review", by)) => {
                 let review = json!({"task": id, "submission": 1, "subject": "x", "summary": "", "by": by,
-                    "touched_protected": false});
+                });
                 request(team, ("b1b2c3d4", "review"), "bob", review);
                 (stage["stage"], stage["request_id"]) = (json!("reviewing"), json!("b1b2c3d4"));
             }
@@ -156,7 +156,7 @@ fn what_is_stuck_is_told_with_the_reason() {
         (
             vec![("bob", "idle", "left")],
             vec![("pending", "")],
-            "1: bob is given no task: a.txt is not committed",
+            "1: bob cannot be given a task: a.txt is not committed",
         ),
         (
             vec![("bob", "idle", "")],

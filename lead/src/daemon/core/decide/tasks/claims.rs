@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use teamd_shared::control::Refusal;
 use teamd_shared::id::Ids;
-use teamd_shared::job::GitReport;
+use teamd_shared::job::{GitReport, JobReport};
 use teamd_shared::member::Member;
 use teamd_shared::name::Name;
 use teamd_shared::task::{Task, TaskEvent, TaskId, TaskStatus};
@@ -45,7 +45,7 @@ impl View<'_> {
     /// Returns under which names earlier work on a task is kept that a teammate claims.
     fn kept(&self, member: &Member) -> Result<Vec<String>, Refusal> {
         match (self.prepared, &member.terms.checkout) {
-            (Some(GitReport::Branched(kept)), _) => Ok(kept.clone()),
+            (Some(JobReport::Git(GitReport::Branched(kept))), _) => Ok(kept.clone()),
             (_, None) => Ok(Vec::new()),
             (_, Some(_)) => Err(conflict("the task was not free a moment ago", "claim it again")),
         }
@@ -128,5 +128,5 @@ pub(super) fn is_theirs(by: &Actor, task: &Task) -> Result<(), Refusal> {
 }
 
 fn works_on_no_task(who: &str) -> Refusal {
-    conflict(format!("{who} works on no task"), "`teamctl task assign ID NAME` gives it to a teammate")
+    conflict(format!("{who} cannot hold tasks"), "`teamctl task assign ID NAME` gives it to a teammate")
 }

@@ -1,7 +1,9 @@
 //! What is to be done: tasks are added, edited and tried again.
 
 use teamd_shared::control::{Refusal, RefusalCode};
+use teamd_shared::fingerprint::Baseline;
 use teamd_shared::id::{Ids, RequestId};
+use teamd_shared::job::JobReport;
 use teamd_shared::journal::TaskRecord;
 use teamd_shared::task::{Task, TaskEvent, TaskFields, TaskId};
 
@@ -86,8 +88,12 @@ impl View<'_> {
 
     /// Returns what the protected files must still be when the work is done. A teammate may have changed them already, so what it
     /// wants goes by what they were for a person or the lead.
-    fn protected(&self, by: &Actor) -> Option<String> {
-        if by.is_teammate() { self.team.protected.clone() } else { self.protected.map(str::to_owned) }
+    fn protected(&self, by: &Actor) -> Option<Baseline> {
+        match self.prepared {
+            _ if by.is_teammate() => self.team.protected.clone(),
+            Some(JobReport::Protected(baseline)) => Some(baseline.clone()),
+            _ => None,
+        }
     }
 }
 

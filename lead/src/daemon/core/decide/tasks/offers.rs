@@ -66,7 +66,7 @@ impl View<'_> {
             Err(why) => {
                 let refusals = self.live.member(name).map_or(0, |alive| alive.refusals);
                 let whom = if refusals < MOST_REFUSALS { name.clone() } else { Name::lead() };
-                self.note(whom, format!("{name} is given no task: {why}"), ids)
+                self.note(whom, format!("{name} cannot be given a task: {why}"), ids)
             }
         }
     }

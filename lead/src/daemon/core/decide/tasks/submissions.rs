@@ -3,7 +3,7 @@
 use teamd_shared::check::CheckReport;
 use teamd_shared::control::{Refusal, RefusalCode};
 use teamd_shared::id::{Ids, RequestId};
-use teamd_shared::job::GitReport;
+use teamd_shared::job::{GitReport, JobReport};
 use teamd_shared::journal::{Notice, RequestEvent};
 use teamd_shared::member::ApproveBy;
 use teamd_shared::name::Name;
@@ -43,7 +43,7 @@ impl View<'_> {
         };
         let commit = match (self.prepared, self.known(&owner).ok().and_then(|it| it.terms.checkout.as_ref()))
         {
-            (Some(GitReport::Kept { commit, .. }), _) => Some(commit.clone()),
+            (Some(JobReport::Git(GitReport::Kept { commit, .. })), _) => Some(commit.clone()),
             (_, None) => None,
             (_, Some(_)) => {
                 return Err(conflict("the checkout of its owner was not looked at", "submit it again"));
@@ -104,7 +104,8 @@ impl View<'_> {
         if !ended.conflicts.is_empty() {
             return self.conflicting(task, &ended.conflicts, ids).act(Action::Offer);
         }
-        let result = TaskResult { touched_protected: ended.touched_protected, ..result_of(submission) };
+        let result =
+            TaskResult { touched_protected: ended.touched_protected.clone(), ..result_of(submission) };
         let merged = Submission { merged: ended.merged.clone(), ..submission.clone() };
         let task = &Task { submission: Some(merged), ..task.clone() };
         let Some(check) = submission.checks.get(ended.command).or(submission.checks.last()) else {
@@ -180,7 +181,7 @@ impl View<'_> {
             subject: task.subject.clone(),
             summary: submission.summary.clone(),
             by: task.reviewer(&self.team.work, result).unwrap_or(ApproveBy::Person),
-            touched_protected: result.touched_protected,
+            touched_protected: result.touched_protected.clone(),
         });
         let author = (&submission.by, author.map_or(0, |author| author.record.incarnation));
         let request = self.pending(request_id.clone(), author, payload, message_id);
@@ -231,7 +232,7 @@ fn result_of(submission: &Submission) -> TaskResult {
         summary: submission.summary.clone(),
         check: None,
         verified: Verified::No,
-        touched_protected: false,
+        touched_protected: None,
         commit: submission.commit.clone(),
         merged: None,
     }

@@ -59,14 +59,8 @@ impl Harness {
     /// Handles one event; returns what was decided.
     pub(super) fn on(&mut self, event: &Event) -> Decision {
         self.live.observe(&self.team, event);
-        let view = View {
-            team: &self.team,
-            live: &self.live,
-            now: self.now,
-            rules: self.rules,
-            protected: None,
-            prepared: None,
-        };
+        let view =
+            View { team: &self.team, live: &self.live, now: self.now, rules: self.rules, prepared: None };
         let decision = decide(&view, event, &mut self.ids);
         for record in decision.records.clone() {
             self.write(record);

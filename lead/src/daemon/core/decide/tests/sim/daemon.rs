@@ -12,7 +12,6 @@ use teamd_shared::journal::{Line, Team};
 use teamd_shared::member::{Member, MemberStatus};
 use teamd_shared::name::Name;
 use teamd_shared::task::{Task, TaskId};
-use teamd_shared::work::Work;
 
 use super::super::mutants::Mutant;
 use super::super::promises::Promises;
@@ -296,10 +295,6 @@ impl Hands<'_> {
 impl Owners for Hands<'_> {
     fn has_unread(&mut self, _: &Name, _: u64) -> bool {
         false
-    }
-
-    fn protected(&mut self, _: &Work) -> Option<String> {
-        None
     }
 
     fn check(&mut self, _: &Team, task: &Task, _: Option<&Environment>) {

@@ -147,7 +147,7 @@ impl World {
             how: String::new(),
             seconds: 1.0,
             output: String::new(),
-            touched_protected: false,
+            touched_protected: None,
             ..CheckReport::default()
         };
         let present = daemon.dispatcher.team.tasks.get(&task).and_then(|task| task.submission.as_ref());

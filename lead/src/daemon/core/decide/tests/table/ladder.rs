@@ -270,7 +270,6 @@ fn an_id_that_is_drawn_twice_is_given_once() {
         now: harness.now,
         rules: harness.rules,
         prepared: None,
-        protected: None,
     };
     let stopped = decide(&view, &Event::Terminate, &mut Doubled(3));
     let id = |record: &Record| {

@@ -2,7 +2,9 @@
 
 use teamd_shared::check::CheckReport;
 use teamd_shared::control::{Command, Done, Refusal, RefusalCode, TaskOrder};
+use teamd_shared::fingerprint::Baseline;
 use teamd_shared::id::RequestId;
+use teamd_shared::job::JobReport;
 use teamd_shared::journal::{Line, Record};
 use teamd_shared::member::ApproveBy;
 use teamd_shared::message::Body;
@@ -57,7 +59,7 @@ impl Reviewed {
             how: String::new(),
             seconds: 1.0,
             output: String::new(),
-            touched_protected,
+            touched_protected: touched_protected.then(|| "tests/a".to_owned()),
             ..CheckReport::default()
         };
         self.harness.on(&Event::Checked { task: self.task, number, ended: Ok(report) })
@@ -228,9 +230,14 @@ fn work_of_a_teammate_that_has_ended_is_approved_or_goes_back_to_all() {
         it.harness.team.members.get_mut(&name("alice")).unwrap().record.terms.restart =
             teamd_shared::member::Restart::Never;
         it.harness.ends(&it.alice.clone());
+        let forget = || Command::Forget { name: name("alice"), discard: false };
+        // Its check would lose the terms that it runs by.
+        let refused = refusal(it.harness.ask(forget()));
+        assert_eq!(refused.1, "the work of alice on task 1 (fix it) is in review");
         let id = it.review();
         it.answer(CLIENT, &id, approve);
         assert_eq!((it.task().status, it.task().owner.clone()), (status, None));
+        assert!(it.harness.ask(forget()).is_ok());
     }
 }
 
@@ -272,7 +279,7 @@ fn a_changed_protected_file_forces_a_review_by_a_person_or_by_whom_the_setting_n
         // Nothing is asked where nothing protected was changed.
         it.order(&Actor::Person, TaskOrder::Submit(1, "done".to_owned())).unwrap();
         let asked = it.passes(true);
-        assert!(told(&asked)[0].1.contains("touched protected files"), "{asked:?}");
+        assert!(told(&asked)[0].1.contains("touched protected files (tests/a)"), "{asked:?}");
         let id = it.review();
         assert_eq!(reply(&it.answer(AGENT, &id, true)).is_ok(), may);
         it.answer(CLIENT, &id, true);
@@ -296,6 +303,27 @@ fn protected_files_are_looked_at_where_no_check_runs() {
     let id = it.review();
     it.answer(CLIENT, &id, true);
     assert_eq!(it.task().result.as_ref().unwrap().verified(), "no");
+}
+
+#[test]
+fn a_task_keeps_what_the_protected_files_were_for_a_person_or_the_lead() {
+    let mut it = Reviewed::new("none");
+    let fields = || TaskFields { subject: Some("x".to_owned()), ..TaskFields::default() };
+    let add = || TaskOrder::Add { id: next_id(), tasks: vec![fields()], within: false };
+    let baselines = [Baseline::Hash("1".to_owned()), Baseline::Unknown("it is gone".to_owned())];
+    let protected = |it: &Reviewed, id: TaskId| it.harness.team.tasks[&id].protected.clone();
+    for (number, baseline) in [2, 4].into_iter().zip(baselines) {
+        let looked = JobReport::Protected(baseline.clone());
+        it.harness.on(&Event::Prepared(CLIENT, Actor::Person, add(), looked));
+        // What a teammate finds when it makes a task may be its own doing.
+        let alice = Actor::Member(name("alice"));
+        let looked = JobReport::Protected(Baseline::Hash("other".to_owned()));
+        it.harness.on(&Event::Prepared(CLIENT, alice, add(), looked));
+        assert_eq!(protected(&it, number), Some(baseline.clone()));
+        assert_eq!(protected(&it, number + 1), Some(baseline));
+    }
+    it.order(&Actor::Person, TaskOrder::Edit(2, Box::new(fields()))).unwrap();
+    assert_eq!(protected(&it, 2), None, "nothing was looked at");
 }
 
 #[test]

@@ -191,25 +191,21 @@ impl Work<'_> {
     /// Ends what the run has started, as `teamctl down --force` does: each member is asked, and one that rejects is ended by
     /// signals. Another signal to this command ends the waiting. With `interrupts`, turns end then: they would only cost more.
     async fn shut_down(&mut self, interrupts: bool) -> Result<(), CommandError> {
-        let (dir, out, roster) = (self.dir, &self.context.out, roster::load(self.dir)?);
-        let (end, stay) = self.started.to_end(&roster);
-        let names = match &end {
-            ToEnd::Team => roster::running_names(&roster).into_iter().collect(),
-            ToEnd::Members(names) => names.clone(),
-        };
+        let (dir, out) = (self.dir, &self.context.out);
+        let ToEnd { members, daemon, stay } = self.started.to_end(&roster::load(dir)?);
         let interrupt = |name: &Name| Command::Interrupt { name: name.clone(), asked_at: since_boot() };
-        let interrupts: Vec<Command> = names.iter().filter(|_| interrupts).map(interrupt).collect();
+        let interrupts: Vec<Command> = members.iter().filter(|_| interrupts).map(interrupt).collect();
         let ending = async {
-            match &end {
-                ToEnd::Team => down::request_stop(dir, true, &interrupts).await.map(drop),
-                ToEnd::Members(names) => self.end_members(names, interrupts).await,
+            match daemon {
+                true => down::request_stop(dir, true, &interrupts).await.map(drop),
+                false => self.end_members(&members, interrupts).await,
             }
         };
         if interruptible(None, ending).await?.is_err() {
             out.note("the team is still shutting down; `teamctl status` shows how far it is");
             return Ok(());
         }
-        if let ToEnd::Members(_) = end {
+        if !daemon {
             let stay: Vec<&str> = stay.iter().map(Name::as_str).collect();
             let stay = if stay.is_empty() { "the daemon".to_owned() } else { stay.join(", ") };
             out.note(format_args!("running since before this run, and left so: {stay}"));

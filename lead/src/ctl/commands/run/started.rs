@@ -32,11 +32,12 @@ struct Record {
 
 /// What is to be ended after a run.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum ToEnd {
-    /// The daemon, and all members with it.
-    Team,
-    /// These members.
-    Members(Vec<Name>),
+pub(super) struct ToEnd {
+    pub(super) members: Vec<Name>,
+    /// Whether the daemon ends, too.
+    pub(super) daemon: bool,
+    /// The members that ran before and stay.
+    pub(super) stay: Vec<Name>,
 }
 
 /// The lock, held until this is dropped.
@@ -98,13 +99,13 @@ impl Started {
         self.write(Some(record))
     }
 
-    /// Returns what is to be ended, and the members that ran before and stay.
-    pub(super) fn to_end(&self, roster: &Roster) -> (ToEnd, Vec<Name>) {
+    /// Returns what is to be ended.
+    pub(super) fn to_end(&self, roster: &Roster) -> ToEnd {
         let before = |name: &Name| self.record.as_ref().is_some_and(|record| record.before.contains(name));
-        let names = roster::running(roster).into_iter().map(|member| member.name.clone());
-        let (stay, end): (Vec<Name>, Vec<Name>) = names.partition(before);
+        let (stay, members): (Vec<Name>, Vec<Name>) =
+            roster::running_names(roster).into_iter().partition(before);
         let is_own = self.record.as_ref().is_some_and(|record| record.is_own);
-        (if is_own && stay.is_empty() { ToEnd::Team } else { ToEnd::Members(end) }, stay)
+        ToEnd { members, daemon: is_own && stay.is_empty(), stay }
     }
 
     /// Takes in that nothing is left to be ended.
@@ -141,14 +142,15 @@ mod tests {
                 .unwrap()
         };
         let names = |names: &[&str]| names.iter().map(|name| Name::new(name).unwrap()).collect::<Vec<_>>();
+        let told = |members, daemon, stay| ToEnd { members: names(members), daemon, stay: names(stay) };
         let mut run = Started::lock(&dir).unwrap();
         assert_eq!(Started::lock(&dir).unwrap_err().code(), ExitCode::Conflict);
         // It has started the daemon, which has adopted ana.
         run.begin(&with(&["ana"]), true).unwrap();
         let end = |run: &Started| run.to_end(&with(&["ana", "bob"]));
-        assert_eq!(end(&run), (ToEnd::Members(names(&["bob"])), names(&["ana"])));
+        assert_eq!(end(&run), told(&["bob"], false, &["ana"]));
         run.member(&names(&["ana"])[0]).unwrap();
-        assert_eq!(end(&run), (ToEnd::Team, vec![]));
+        assert_eq!(end(&run), told(&["ana", "bob"], true, &[]));
         // It is killed: the next run goes on with the same daemon.
         let lock = || loop {
             // What another test starts has all descriptors of this process for a moment.
@@ -159,11 +161,11 @@ mod tests {
         drop(run);
         let mut run = lock();
         run.begin(&with(&["ana", "bob"]), false).unwrap();
-        assert_eq!(end(&run), (ToEnd::Team, vec![]));
+        assert_eq!(end(&run), told(&["ana", "bob"], true, &[]));
         run.ended().unwrap();
         drop(run);
         let mut run = lock();
         run.begin(&with(&["ana", "bob"]), false).unwrap();
-        assert_eq!(end(&run), (ToEnd::Members(vec![]), names(&["ana", "bob"])));
+        assert_eq!(end(&run), told(&[], false, &["ana", "bob"]));
     }
 }

@@ -7,6 +7,8 @@ use teamd_shared::request::{Kind, Payload};
 
 use super::worker::Worker;
 use super::world::World;
+use crate::daemon::core::dispatcher::Dispatcher;
+use crate::daemon::core::quiet::obstacles;
 
 /// More than every deadline, in steps of five seconds.
 const ROUNDS: usize = 16;
@@ -67,7 +69,11 @@ impl World {
                 ));
             }
         }
+        let sees = |dispatcher: &Dispatcher| obstacles(&dispatcher.team, &dispatcher.live, Some(1)).is_some();
         match &self.daemon {
+            Some(daemon) if !fold.stopping && !hung && !sees(&daemon.dispatcher) => {
+                Err("all is at rest, and the daemon does not see it".to_owned())
+            }
             Some(_) if fold.stopping && !hung => Err("the team is stopping, and does not end".to_owned()),
             Some(daemon) if !daemon.dispatcher.team.undone.is_empty() => {
                 Err("effects are not complete".to_owned())

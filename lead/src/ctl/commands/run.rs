@@ -111,6 +111,9 @@ pub(in crate::ctl) fn run(context: &Context, args: &Run) -> CommandResult {
     let ended = block_on(work.follow(&names, (tasks, goal)));
     let ended = ended.unwrap_or_else(|error| match error.code() {
         ExitCode::Interrupted => Ending::Signal(ExitCode::Interrupted),
+        ExitCode::NotRunning => {
+            Ending::Failed(error.hint("run `teamctl run` again: it starts the daemon and goes on"))
+        }
         _ => Ending::Failed(error),
     });
     let is_over = matches!(ended, Ending::Over(_));
@@ -330,9 +333,7 @@ async fn quiet(dir: &TeamDir, goal: Option<TaskId>) -> Result<Vec<Obstacle>, Com
     match Client::connect(dir).await?.call_and_wait(Command::AwaitQuiet { goal }).await {
         Ok(Done::Quiet(obstacles)) => Ok(obstacles),
         Ok(other) => Err(unexpected(&other)),
-        Err(CallError::Lost(_) | CallError::Stopped) => {
-            Err(not_running(dir).hint("run `teamctl run` again: it starts the daemon and goes on"))
-        }
+        Err(CallError::Lost(_) | CallError::Stopped) => Err(not_running(dir)),
         Err(error) => Err(error.into()),
     }
 }

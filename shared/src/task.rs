@@ -99,7 +99,7 @@ pub enum TaskEvent {
     Retried,
     /// Its owner, which is idle, was reminded of it.
     Reminded,
-    /// Its check could not run, and is tried again.
+    /// Its check could not run, and is tried again; or a teammate could not be given it.
     Stalled,
     /// Its check has passed, and a review is asked for.
     Checked,
@@ -128,7 +128,7 @@ impl TaskEvent {
             | (Self::Stalled | Self::Checked | Self::Queued | Self::Integrating, InReview) => Some(InReview),
             (Self::Released, InProgress | InReview)
             | (Self::Assigned, Pending | InProgress)
-            | (Self::Created | Self::Edited, Pending)
+            | (Self::Created | Self::Edited | Self::Stalled, Pending)
             | (Self::Retried, Failed | Cancelled) => Some(Pending),
             (Self::Cancelled, Pending | InProgress | InReview) => Some(Cancelled),
             (Self::Completed, InReview) => Some(Completed),
@@ -308,7 +308,7 @@ pub struct Task {
     /// The last submission.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub submission: Option<Submission>,
-    /// Why the check of the last submission could not run so far.
+    /// Why its check could not run so far, or why a teammate could not be given it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stalled: Option<String>,
     /// How the last check ended.
@@ -341,7 +341,17 @@ impl Task {
     /// Returns the task as its new owner begins with it.
     #[must_use]
     pub fn held_by(self, owner: &Name) -> Self {
-        Self { owner: Some(owner.clone()), reminders: 0, ..self }
+        Self { owner: Some(owner.clone()), reminders: 0, stalled: None, ..self }
+    }
+
+    /// Returns why it does not go on, if something went wrong.
+    pub fn held_up(&self) -> Option<String> {
+        let why = self.stalled.as_ref()?;
+        match self.status {
+            TaskStatus::Pending => Some(why.clone()),
+            TaskStatus::InReview => Some(format!("its check could not run: {why}")),
+            _ => None,
+        }
     }
 
     /// Returns the task when its owner has ended for good: what is submitted goes on without it.
@@ -407,7 +417,7 @@ mod tests {
             (E::Edited, "pending in_progress - - - -"),
             (E::Retried, "- - - - pending pending"),
             (E::Reminded, "- in_progress - - - -"),
-            (E::Stalled, "- - in_review - - -"),
+            (E::Stalled, "pending - in_review - - -"),
             (E::Synced, "in_review - - - - -"),
             (E::Queued, "- - in_review - - -"),
             (E::Integrating, "- - in_review - - -"),

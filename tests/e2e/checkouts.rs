@@ -607,8 +607,8 @@ fn the_lead_is_told_of_work_that_could_not_be_saved() {
     let team = team(User::at_hand()[0], "", "");
     team.teamctl(["spawn", "alice", "--checkout"]).ok();
     add(&team, &["one"]);
-    team.does("alice", "/claim_task 1\n/bash echo w > w; git add w; git commit -qm w; rm .git/HEAD");
-    team.teamctl(["task", "release", "1"]).ok();
+    let work = "/claim_task 1\n/bash echo w > w; git add w; git commit -qm w; rm .git/HEAD\n/task_update {\"task_id\": 1, \"status\": \"pending\"}";
+    team.does("alice", work);
     team.until("the lead to be told", || {
         let told =
             |it: &Value| it["content"].as_str().unwrap().contains("what alice has committed is not saved: ");
@@ -625,4 +625,74 @@ fn the_lead_is_told_of_work_that_could_not_be_saved() {
     }
     team.teamctl(["forget", "alice", "--discard"]).ok();
     team.teamctl(["spawn", "alice", "--checkout"]).ok();
+}
+
+#[test]
+fn a_daemon_that_is_killed_while_a_checkout_is_made_leaves_what_the_next_one_finishes() {
+    let toml = "[checkout]\nsetup = \"echo . >> ../runs || echo . >> runs; touch began; until [ -e go ]; do sleep 0.02; done\"\n";
+    let team = team(
+        User::at_hand()[0],
+        toml,
+        "printf 'began\\ngo\\nruns\\n' > .gitignore; git add .; git commit -qm i",
+    );
+    let alice = checkout(&team, "alice");
+    let begun = || team.until("the setup to run", || alice.join("began").exists());
+    // The command is given again to the next daemon.
+    let spawning = team.start_teamctl(["spawn", "alice", "--checkout"]);
+    begun();
+    team.kill_daemon();
+    user(&team, "rm ../work.team/alice/began");
+    team.teamd(["start"]).ok();
+    begun();
+    // It is not given again: a later one finds what there is.
+    team.kill_daemon();
+    spawning.signal(nix::sys::signal::Signal::SIGKILL);
+    spawning.finish();
+    user(&team, "touch ../work.team/alice/go");
+    team.teamd(["start"]).ok();
+    assert_eq!(team.member("alice"), Value::Null);
+    team.teamctl(["spawn", "alice", "--checkout"]).ok();
+    assert_eq!(user(&team, "wc -l < ../work.team/alice/runs"), "3", "a setup that was broken off is none");
+    says(&team.does("alice", "/bash git status --short; cat a.txt"), 0, "one");
+}
+
+#[test]
+fn a_task_that_no_teammate_can_be_given_is_shown_with_the_reason() {
+    let team = team(User::at_hand()[0], "", "");
+    team.teamctl(["spawn", "alice", "--checkout", "--auto"]).ok();
+    let at = repository(&team);
+    user(&team, &format!("mv {0} {0}.away", at.display()));
+    add(&team, &["one", "--description", "/bash echo 1 > one; git add one; git commit -qm one"]);
+    let words = |text: String| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let status = || words(team.teamctl(["status"]).ok().stdout);
+    team.until("the reason to be shown", || {
+        status().contains("task 1: alice cannot be given a task: the team repository ")
+    });
+    let doctor = words(team.teamctl(["doctor"]).exits(1).stdout);
+    assert!(doctor.contains("task 1 (one) does not go on: alice cannot be given a task: "), "{doctor}");
+    user(&team, &format!("mv {0}.away {0}", at.display()));
+    team.until("alice to be left alone", || {
+        team.inbox("lead")
+            .iter()
+            .any(|it| it["content"].as_str().unwrap().contains("alice cannot be given a task"))
+    });
+    team.teamctl(["task", "assign", "1", "alice"]).ok();
+    until(&team, 1, "completed");
+    assert!(!status().contains("cannot be given a task"));
+}
+
+#[test]
+fn doctor_names_a_damaged_checkout_and_one_that_was_never_finished() {
+    let team = team(User::at_hand()[0], "", "");
+    team.teamctl(["spawn", "alice", "--checkout"]).ok();
+    team.does("alice", "/bash rm -rf .git/* ; mkdir -p .git");
+    user(&team, "mkdir ../work.team/.bob.new");
+    let said = team.teamctl(["doctor"]).stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    for wanted in [
+        "alice is not a checkout of alice any more: its .git is missing or damaged",
+        "forget alice --discard",
+        ".bob.new was never finished",
+    ] {
+        assert!(said.contains(wanted), "{wanted}: {said}");
+    }
 }

@@ -439,8 +439,8 @@ fn files_of_tasks_that_say_otherwise_than_the_journal_are_told() {
     report.has("tasks", "problem", "tasks/1.json disagrees with the journal");
     report.has("tasks", "problem", "tasks/2.json disagrees with the journal");
     report.has("tasks", "problem", "there is no tasks/3.json");
-    report.has("tasks", "note", "tasks/99.json is the file of no task");
-    report.has("tasks", "note", "tasks/01.json is the file of no task");
+    report.has("tasks", "note", "tasks/99.json matches no task");
+    report.has("tasks", "note", "tasks/01.json matches no task");
     // Commands go by the journal, and the next daemon writes what is missing.
     assert_eq!(team.json(["task", "list"]).as_array().unwrap().len(), 3);
     team.teamd(["start", "--replace"]).ok();

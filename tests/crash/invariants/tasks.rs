@@ -27,10 +27,46 @@ pub(super) fn check(stage: &Stage, fold: &Fold) -> Checked {
         })?;
         if task.status == TaskStatus::Completed {
             let known = count(TaskEvent::Claimed) > 0 && count(TaskEvent::Submitted) > 0;
-            hold(known && stage.team.made("made"), || {
+            let is_merged = task.result.as_ref().is_some_and(|result| result.merged.is_some());
+            hold(known && (is_merged || stage.team.made("made")), || {
                 format!("task {id} is completed, and its work is not done: {events:?}")
             })?;
         }
     }
-    Ok(())
+    integrated(stage, fold)
+}
+
+/// The integration branch has one merge for each task that was integrated, in which its work is, and nothing unfinished lies
+/// beside it.
+fn integrated(stage: &Stage, fold: &Fold) -> Checked {
+    let all = stage.team.home().join(".local/state/teamd/repositories");
+    let Some(home) = all.read_dir().ok().and_then(|mut homes| Some(homes.next()?.ok()?.path())) else {
+        return Ok(());
+    };
+    let git = |args: &[&str]| {
+        let repository = format!("--git-dir={}", home.join("team.git").display());
+        let args: Vec<&str> = [repository.as_str()].into_iter().chain(args.iter().copied()).collect();
+        let run = stage.team.run_program("git", &args);
+        hold(run.is_done(), || format!("git {args:?}: {run:?}"))?;
+        Ok(run.stdout)
+    };
+    let format = "--format=%H %P %(trailers:key=Task,valueonly,separator=)";
+    let merges = git(&["log", "--first-parent", "--merges", format, "integration"])?;
+    let mut found: Vec<(u32, String)> = Vec::new();
+    for merge in merges.lines() {
+        let (commit, task) = (merge.split(' ').next(), merge.rsplit(' ').next());
+        found.extend(task.and_then(|task| task.trim().parse().ok()).zip(commit.map(str::to_owned)));
+    }
+    found.sort_unstable();
+    let merged =
+        fold.tasks.values().filter_map(|task| Some((task.id, task.result.as_ref()?.merged.clone()?)));
+    let wanted: Vec<(u32, String)> = merged.collect();
+    hold(found == wanted, || format!("tasks that are completed: {wanted:?}, merges: {found:?}"))?;
+    for (_, commit) in &found {
+        git(&["cat-file", "-e", &format!("{commit}:made")])?;
+    }
+    git(&["fsck", "--strict", "--connectivity-only"])?;
+    let unfinished = ["new.git", "alice.new", "team.git/incoming"].map(|left| home.join(left));
+    let left = unfinished.iter().find(|left| left.symlink_metadata().is_ok());
+    hold(left.is_none(), || format!("{left:?} is left"))
 }

@@ -23,7 +23,7 @@ const NO_COMMAND: &[Victim] = &[Victim::Daemon, Victim::Worker];
 const NO_WORKER: &[Victim] = &[Victim::Daemon, Victim::Ctl];
 const DAEMON: &[Victim] = &[Victim::Daemon];
 
-pub(crate) const ALL: [Scenario; 25] = [
+pub(crate) const ALL: [Scenario; 26] = [
     Scenario { name: "start", victims: NO_WORKER, play: incarnations::start },
     Scenario { name: "spawn", victims: ALL_VICTIMS, play: incarnations::spawn },
     Scenario { name: "send", victims: ALL_VICTIMS, play: work::send },
@@ -44,6 +44,7 @@ pub(crate) const ALL: [Scenario; 25] = [
     Scenario { name: "replace", victims: ALL_VICTIMS, play: incarnations::replace },
     Scenario { name: "handover", victims: ALL_VICTIMS, play: incarnations::handover },
     Scenario { name: "tasks", victims: ALL_VICTIMS, play: work::tasks },
+    Scenario { name: "integrate", victims: NO_COMMAND, play: work::integrate },
     Scenario { name: "broadcast", victims: ALL_VICTIMS, play: work::broadcast },
     Scenario { name: "all", victims: ALL_VICTIMS, play: shutdowns::all },
     Scenario { name: "forget", victims: ALL_VICTIMS, play: incarnations::forget },

@@ -1,6 +1,6 @@
 //! Messages, turns with tools, and tasks.
 
-use crate::stage::{Checked, Stage};
+use crate::stage::{Checked, Stage, hold};
 
 /// Three messages and a broadcast; each one makes its receiver leave a trace.
 pub(super) fn send(stage: &mut Stage) -> Checked {
@@ -55,12 +55,27 @@ pub(super) fn tasks(stage: &mut Stage) -> Checked {
     stage.start()?;
     stage.want("alice");
     stage.spawn("alice", &["--auto"])?;
+    complete_a_task(stage, |_| "touch made".to_owned())
+}
+
+/// Tasks of a teammate with a checkout: its commits are merged, checked as merged, and the branch moves.
+pub(super) fn integrate(stage: &mut Stage) -> Checked {
+    let init =
+        "git init -q -b main . && git -c user.name=u -c user.email=u@x commit -q --allow-empty -m first";
+    let made = stage.team.run_program("bash", ["-c", init]);
+    hold(made.is_done(), || format!("there is no repository: {made:?}"))?;
+    stage.start()?;
+    stage.want("alice");
+    stage.spawn("alice", &["--auto", "--checkout"])?;
+    complete_a_task(stage, |number| format!("echo {number} > made; git add made; git commit -qm {number}"))
+}
+
+fn complete_a_task(stage: &mut Stage, work: impl Fn(usize) -> String) -> Checked {
     stage.mark();
     let attempt = |stage: &mut Stage, number: usize| {
         stage.revive()?;
-        let subject = format!("attempt {number}");
-        let description = "/bash touch made";
-        stage.main(&["task", "add", &subject, "--check", "test -e made", "--description", description])
+        let (subject, description) = (format!("attempt {number}"), format!("/bash {}", work(number)));
+        stage.main(&["task", "add", &subject, "--check", "test -e made", "--description", &description])
     };
     stage.achieve("make a task", attempt, |_| false)?;
     // The lead hears of it after the line is synced: until then the daemon can still end.

@@ -5,7 +5,7 @@ log=$TMPDIR/git.log
 exec 3>&1 >"$log" 2>&1 </dev/null
 say() { printf '%s=%s\n' "$1" "${2//$'\n'/ }" >&3; }
 refuse() { trap - ERR; say refused "$1"; say hint "$2"; exit 65; }
-trap 'code=$?; trap - ERR; say failed "$(tail -c 1500 "$log")"; exit "$code"' ERR
+trap 'code=$?; trap - ERR; say failed "$(uniq "$log" | tail -c 1500)"; exit "$code"' ERR
 team=$T_HOME_OF_TEAM/team.git
 in_place='tasks and checks in place need none of this: spawn without --checkout'
 command -v git >/dev/null || refuse 'git is not installed' "install git 2.38 or newer; $in_place"
@@ -22,8 +22,9 @@ uncommitted() {
     fi
     git status --porcelain --untracked-files=normal --ignore-submodules=dirty | head -n 11
 }
-# Enters a checkout. The file `.git` of another directory never counts, and what is ignored its committed files and we say.
+# Enters a checkout; without the team repository it is not whole. The file `.git` of another directory never counts, and what is ignored its committed files and we say.
 enter() {
+    [ -e "$team" ] || refuse "the team repository $team is gone" "put it back from a copy; without one, save what you need of $T_WRITES, and \`teamctl forget $T_NAME --discard\`"
     cd "$T_WRITES"
     export GIT_DIR=$T_WRITES/.git GIT_WORK_TREE=$T_WRITES
     [ -d .git ] && [ ! -L .git ] && git rev-parse --git-dir ||

@@ -124,7 +124,7 @@ pub(crate) struct Forget {
     /// Forget every ended teammate
     #[arg(long)]
     pub(crate) ended: bool,
-    /// Also delete checkouts with work that is neither integrated nor kept
+    /// Also delete checkouts with work that is not integrated or saved
     #[arg(long)]
     pub(crate) discard: bool,
 }

@@ -216,7 +216,7 @@ fn counts(team: &Team) -> BTreeMap<TaskStatus, usize> {
     counts
 }
 
-/// Says how many tasks there are, if any is open or has failed.
+/// Says how many tasks there are, if any is open or has failed, and which of them do not go on, and why.
 fn tasks(team: &Team) -> String {
     let counts = counts(team);
     let said: Vec<String> = counts
@@ -224,7 +224,12 @@ fn tasks(team: &Team) -> String {
         .filter(|(status, _)| **status != TaskStatus::Cancelled)
         .map(|(status, count)| format!("{count} {}", status.as_str().replace('_', " ")))
         .collect();
-    if said.is_empty() { String::new() } else { format!("tasks: {}\n", said.join(", ")) }
+    let held_up = team.tasks.values().filter_map(|task| Some((task.id, task.held_up()?)));
+    let held_up = held_up.map(|(id, why)| format!("task {id}: {}\n", crate::ctl::escape::line(&why)));
+    if said.is_empty() {
+        return String::new();
+    }
+    format!("tasks: {}\n{}", said.join(", "), held_up.collect::<String>())
 }
 
 impl Row<'_> {

@@ -146,7 +146,7 @@ fn task(record: &TaskRecord) -> (String, String) {
         TaskEvent::Edited => format!("changed by {by}"),
         TaskEvent::Retried => format!("opened again by {by}"),
         TaskEvent::Reminded => format!("{owner} is reminded"),
-        TaskEvent::Stalled => "the check could not run".to_owned(),
+        TaskEvent::Stalled => task.held_up().unwrap_or_default(),
         TaskEvent::Checked => "passed its check, and waits for its review".to_owned(),
         TaskEvent::Synced => "is work of yours, and submitted".to_owned(),
         TaskEvent::Queued => "waits to be integrated".to_owned(),

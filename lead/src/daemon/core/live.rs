@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use teamd_shared::control::WorkerState;
+use teamd_shared::control::{TaskOrder, WorkerState};
 use teamd_shared::environment::Environment;
 use teamd_shared::journal::Team;
 use teamd_shared::member::{Doing, Ending, Member, Phase, RestartLimit};
@@ -165,6 +165,10 @@ impl Live {
                     let said = WorkerState { usage: alive.said.usage, ..WorkerState::default() };
                     *alive = Alive { said, ..alive.next(alive.incarnation) };
                 }
+            }
+            // What a person or the lead says about tasks may have changed what was wrong.
+            Event::Task(_, by, order) if !by.is_teammate() && !matches!(order, TaskOrder::List(_)) => {
+                self.members.values_mut().for_each(|alive| (alive.is_refused, alive.refusals) = (false, 0));
             }
             Event::Terminate => self.terminations += 1,
             _ => {}

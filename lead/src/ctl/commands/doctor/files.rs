@@ -94,6 +94,17 @@ pub(super) fn tasks(seen: &Seen, check: &mut Check) -> Option<String> {
         let next = "`teamd start` writes it anew; `teamd start --replace` while a daemon runs";
         check.problem(format!("there is no {}", TeamPath::task(id)), FROM_JOURNAL, next);
     }
+    for (task, why) in team.tasks.values().filter_map(|task| Some((task, task.held_up()?))) {
+        let next = match task.status {
+            TaskStatus::Pending => format!("fix that, then `teamctl task assign {} NAME`", task.id),
+            _ => "fix that: it is tried again".to_owned(),
+        };
+        check.problem(
+            format!("{} does not go on: {why}", task.title()),
+            "it waits until that is fixed",
+            &next,
+        );
+    }
     Some(format!("{}, each as the journal says", count(files, "task")))
 }
 

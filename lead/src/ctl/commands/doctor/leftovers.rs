@@ -50,14 +50,30 @@ pub(super) fn leftovers(seen: &Seen, check: &mut Check) -> Option<String> {
 /// Judges what lies beside the checkouts of the team.
 fn checkouts(seen: &Seen, check: &mut Check) {
     let members = seen.roster.iter().flatten().flat_map(|roster| &roster.members);
-    let roots: Vec<&Path> =
-        members.filter_map(|member| member.checkout.as_ref()).map(|it| Path::new(&it.root)).collect();
+    let mut roots = Vec::new();
+    for (member, checkout) in members.filter_map(|member| Some((member, member.checkout.as_ref()?))) {
+        let root = Path::new(&checkout.root);
+        roots.push(root);
+        if root.join(".git/HEAD").symlink_metadata().is_err() {
+            let name = &member.name;
+            let what = format!(
+                "{} is not a checkout of {name} any more: its .git is missing or damaged",
+                root.display()
+            );
+            let next = format!("save what you need of it; `teamctl forget {name} --discard` removes it");
+            check.problem(what, "nothing of it can be submitted", &next);
+        }
+    }
     let mut beside = seen.dir.workspace().into_os_string();
     beside.push(".team");
     let bases: BTreeSet<PathBuf> =
         roots.iter().filter_map(|root| root.parent()).map(Path::to_owned).chain([beside.into()]).collect();
     for path in bases.iter().flat_map(|base| listed(base, check)).collect::<Vec<_>>() {
-        if !roots.contains(&path.as_path()) {
+        let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+        if name.starts_with(b".") && name.ends_with(UNFINISHED.as_bytes()) {
+            let what = format!("the checkout {} was never finished", path.display());
+            check.note(what, "it holds no work", "the next spawn of that teammate removes it");
+        } else if !roots.contains(&path.as_path()) {
             let what = format!("the checkout {} is of no teammate", path.display());
             let next = format!("look whether it holds work, and remove it: `rm -r {}`", path.display());
             check.note(what, "nothing uses it", &next);

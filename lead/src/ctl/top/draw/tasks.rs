@@ -81,13 +81,14 @@ fn standing(task: &Task, blocked_by: &str) -> (String, Style) {
     };
     match task.status {
         TaskStatus::Pending if !blocked_by.is_empty() => (format!("blocked by {blocked_by}"), DIM),
+        TaskStatus::Pending if task.stalled.is_some() => (task.held_up().unwrap_or_default(), BAD),
         TaskStatus::Pending => {
             let whom = task.reserved_for.as_ref().map(|whom| format!("for {whom}"));
             (whom.unwrap_or_default() + &attempts, DIM)
         }
         TaskStatus::InProgress => (owner + &attempts, Group::Working.style()),
-        TaskStatus::InReview => match &task.stalled {
-            Some(why) => (format!("{owner} · the check could not run: {why}"), BAD),
+        TaskStatus::InReview => match task.held_up() {
+            Some(why) => (format!("{owner} · {why}"), BAD),
             None if task.review_id().is_some() => {
                 (format!("{owner} · waits for its review"), Group::NeedsYou.style())
             }

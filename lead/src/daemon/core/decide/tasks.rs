@@ -93,7 +93,7 @@ impl View<'_> {
         let before = self.team.tasks.get(&task.id);
         let owner = match event {
             E::Claimed => task.owner.as_ref(),
-            E::Completed | E::Checked | E::Stalled | E::Submitted => None,
+            E::Completed | E::Checked | E::Stalled | E::Submitted | E::Queued | E::Integrating => None,
             _ => before.and_then(|before| before.owner.as_ref()),
         };
         let lead = by == TEAMD

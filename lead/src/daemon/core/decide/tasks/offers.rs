@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use teamd_shared::id::Ids;
 use teamd_shared::job::GitReport;
-use teamd_shared::journal::{Notice, Record, TeamEvent, TeamRecord};
+use teamd_shared::journal::{Notice, Record, TaskRecord, TeamEvent, TeamRecord};
 use teamd_shared::member::Member;
 use teamd_shared::message::TEAMD;
 use teamd_shared::name::Name;
@@ -42,7 +42,8 @@ impl View<'_> {
     }
 
     /// Gives an idle teammate the task of which its checkout has the branch by now. One that cannot have a branch is told why,
-    /// and offered a task when it has worked again; the third time in a row it is left alone, and the lead is told.
+    /// and offered a task when it has worked again; the third time in a row it is left alone until a person or the lead changes
+    /// a task, and the lead is told.
     pub(in crate::daemon::core::decide) fn offered(
         &self,
         (name, task): (&Name, TaskId),
@@ -66,9 +67,22 @@ impl View<'_> {
             Err(why) => {
                 let refusals = self.live.member(name).map_or(0, |alive| alive.refusals);
                 let whom = if refusals < MOST_REFUSALS { name.clone() } else { Name::lead() };
-                self.note(whom, format!("{name} cannot be given a task: {why}"), ids)
+                let why = format!("{name} cannot be given a task: {why}");
+                self.held_up(task, &why).and(self.note(whom, why, ids))
             }
         }
+    }
+
+    /// Records why a task cannot be given to a teammate, for people to see. No member is told by that.
+    fn held_up(&self, task: TaskId, why: &str) -> Decision {
+        let task = self.team.tasks.get(&task).filter(|task| task.stalled.as_deref() != Some(why));
+        let next = task.and_then(|task| {
+            let stalled = Task { stalled: Some(why.to_owned()), ..task.clone() };
+            stalled.after(TaskEvent::Stalled, self.now.wall)
+        });
+        next.map_or_else(Decision::default, |next| {
+            Decision::default().task(TaskRecord::of(TaskEvent::Stalled, next, TEAMD))
+        })
     }
 
     /// Tells a member something that follows for no task.

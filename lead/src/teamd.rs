@@ -14,7 +14,7 @@ use teamd_shared::team_dir::TeamDir;
 
 use crate::client::{Client, unexpected};
 use crate::ctl::args::{Completions, Down, Global};
-use crate::ctl::commands::{completions, down};
+use crate::ctl::commands::down;
 use crate::ctl::completion;
 use crate::ctl::context::{self, Context, block_on};
 use crate::ctl::{journal, roster};
@@ -127,7 +127,7 @@ fn dispatch(command: TeamdCommand, context: &Context) -> CommandResult {
         }
         TeamdCommand::Status => status(context),
         TeamdCommand::Trust(args) => trust::run(context, &args),
-        TeamdCommand::Completions(args) => completions::run(context, &args, "teamd"),
+        TeamdCommand::Completions(args) => completion::run(context, &args, "teamd"),
         TeamdCommand::Serve(Serve { sandbox_layers, weakness, worker, handed_over }) => {
             let confinement = daemon::Confinement { layers: sandbox_layers, weakness };
             Ok(daemon::serve(&context.path, (&confinement, worker), handed_over))

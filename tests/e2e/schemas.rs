@@ -195,7 +195,7 @@ fn the_schemas_take_what_each_command_prints_for_programs() {
     valid(&team, "inbox", &team.json(["inbox"]), &[]);
     valid(&team, "transcript-output", &team.json(["transcript", "carol"]), &[]);
     valid(&team, "events", &team.json(["events"]), &[]);
-    valid(&team, "log", &team.json(["log", "teamd"]), &[]);
+    valid(&team, "logs", &team.json(["log", "teamd"]), &[]);
     let logs = team.json(["logs", "--last", "1"]);
     valid(&team, "logs", &logs, &[]);
     assert!(!validator(&team, "logs").is_valid(&json!([{"line": "of whom?"}])));

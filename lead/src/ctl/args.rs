@@ -16,8 +16,8 @@ pub(crate) use acting::{
     Wait,
 };
 pub(crate) use looking::{
-    Column, Completions, Diagram, DiagramFormat, Doctor, Events, Inbox, Lint, LintAs, Log, Logs, Plans,
-    Range, Requests, Schema, StatusArgs, TranscriptArgs,
+    Column, Completions, Diagram, DiagramFormat, Doctor, Events, Inbox, Lint, LintAs, Logs, Range, Requests,
+    Schema, StatusArgs, TranscriptArgs,
 };
 pub(crate) use tasks::{Branch, Diff, Run, TaskCommand, TaskList, Tasks};
 pub(crate) use value::Mailbox;
@@ -100,9 +100,8 @@ pub(crate) enum Command {
     Inbox(Inbox),
     /// Show a teammate's conversation with its model
     Transcript(TranscriptArgs),
-    /// Show the log of a teammate's worker or of the daemon
-    Log(Log),
-    /// Show the logs of the daemon and of all teammates, merged by time
+    /// Show the logs of teammates and of the daemon (`teamd`), merged by time
+    #[command(visible_alias = "log")]
     Logs(Logs),
     /// Show the daemon's decisions from the journal
     Events(Events),
@@ -119,9 +118,9 @@ pub(crate) enum Command {
     /// List requests and their states
     Requests(Requests),
     /// List the plans that are waiting for approval
-    Plans(Plans),
+    Plans(Requests),
     /// List the submitted work that is waiting for review
-    Reviews(Plans),
+    Reviews(Requests),
     /// Approve a plan, so that its author may make changes, or submitted work
     Approve(VerdictArgs),
     /// Reject a plan, so that its author stays read-only, or send submitted work back

@@ -9,9 +9,12 @@ use clap_complete::env::{CompleteEnv, Shells};
 use teamd_shared::config::Roster;
 use teamd_shared::team_dir::TeamDir;
 
-use super::args::Global;
+use super::args::{Completions, Global};
+use super::context::Context;
 use super::output::Output;
 use super::{context, requests};
+use crate::error::{CommandError, CommandResult};
+use crate::exit_code::ExitCode;
 
 /// The variable by which a shell asks for completions.
 const VARIABLE: &str = "COMPLETE";
@@ -25,20 +28,25 @@ pub(crate) fn answer<P: CommandFactory>() -> bool {
     CompleteEnv::with_factory(P::command).try_complete(std::env::args_os(), here.as_deref()).unwrap_or(true)
 }
 
-/// Writes what makes a shell ask the program.
-///
-/// # Errors
-/// If nothing is known of that shell, or what it is written to fails.
-pub(crate) fn register(shell: &str, program: &str, script: &mut Vec<u8>) -> io::Result<()> {
-    let known = Shells::builtins();
+/// Runs `completions`: prints what makes a shell ask the program.
+pub(crate) fn run(context: &Context, args: &Completions, program: &str) -> CommandResult {
+    let script = script(&args.shell.to_string(), program);
+    context
+        .out
+        .write(&script.map_err(|error| CommandError::refused("cannot write the completions", &error))?)?;
+    Ok(ExitCode::Done)
+}
+
+fn script(shell: &str, program: &str) -> io::Result<Vec<u8>> {
+    let (known, mut script) = (Shells::builtins(), Vec::new());
     let completer = known.completer(shell).ok_or(io::ErrorKind::Unsupported)?;
-    completer.write_registration(VARIABLE, program, program, program, script)?;
+    completer.write_registration(VARIABLE, program, program, program, &mut script)?;
     if shell == "zsh" {
         // At the first Tab, zsh loads the file from $fpath as the function that completes.
         let function = format!("_clap_dynamic_completer_{program}");
         writeln!(script, "\nif [ \"$funcstack[1]\" = _{program} ]; then {function} \"$@\"; fi")?;
     }
-    Ok(())
+    Ok(script)
 }
 
 /// Completes the names of teammates.
@@ -79,10 +87,10 @@ mod tests {
     #[test]
     fn each_shell_is_told_to_ask_the_program() {
         for shell in ["bash", "zsh", "fish"] {
-            let mut script = Vec::new();
-            register(shell, "teamctl", &mut script).unwrap();
-            assert!(String::from_utf8(script).unwrap().contains("COMPLETE"), "{shell}");
+            let script = String::from_utf8(script(shell, "teamctl").unwrap()).unwrap();
+            assert!(script.contains("COMPLETE"), "{shell}");
+            assert_eq!(script.contains("funcstack"), shell == "zsh");
         }
-        assert!(register("tcsh", "teamctl", &mut Vec::new()).is_err());
+        assert!(script("tcsh", "teamctl").is_err());
     }
 }

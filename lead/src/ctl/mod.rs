@@ -82,7 +82,6 @@ fn dispatch(command: Command, context: &Context, take_lock: TakeLock) -> Command
         Command::Interrupt(args) => commands::interrupt::run(context, args),
         Command::Inbox(args) => commands::inbox::run(context, &args),
         Command::Transcript(args) => commands::transcript::run(context, &args),
-        Command::Log(args) => commands::logs::run_one(context, args),
         Command::Logs(args) => commands::logs::run(context, &args),
         Command::Events(args) => commands::events::run(context, &args),
         Command::Diagram(args) => commands::diagram::run(context, &args),
@@ -107,6 +106,6 @@ fn dispatch(command: Command, context: &Context, take_lock: TakeLock) -> Command
         Command::Doctor(args) => commands::doctor::run(context, &args, take_lock),
         Command::Lint(args) => commands::lint::run(context, &args),
         Command::Schema(args) => commands::schema::run(context, &args),
-        Command::Completions(args) => commands::completions::run(context, &args, "teamctl"),
+        Command::Completions(args) => completion::run(context, &args, "teamctl"),
     }
 }

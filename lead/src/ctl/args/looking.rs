@@ -84,16 +84,6 @@ pub(crate) struct TranscriptArgs {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Log {
-    /// Teammate, or `teamd` for the daemon's log
-    #[arg(value_parser = log_name, add = names())]
-    pub(crate) name: String,
-    /// The lines.
-    #[command(flatten)]
-    pub(crate) range: Range,
-}
-
-#[derive(Debug, Args)]
 pub(crate) struct Logs {
     /// Teammates, or `teamd` for the daemon [default: all]
     #[arg(value_name = "NAME", value_parser = log_name, add = names())]
@@ -135,15 +125,9 @@ pub(crate) enum DiagramFormat {
     Svg,
 }
 
+// Requests of some kind. (A doc comment would replace the help of the commands.)
 #[derive(Debug, Args)]
 pub(crate) struct Requests {
-    /// Show all details of this request (its id, or the beginning of it)
-    #[arg(add = plans())]
-    pub(crate) id: Option<String>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Plans {
     /// Show this one in full (its id, or the beginning of it)
     #[arg(add = plans())]
     pub(crate) id: Option<String>,

@@ -1,4 +1,4 @@
-//! `teamctl logs`: the logs of the daemon and of teammates, merged by time; and `teamctl log`: one of them.
+//! `teamctl logs`: the logs of the daemon and of teammates, merged by time. One alone is shown without its name.
 
 use anstyle::AnsiColor;
 use serde_json::json;
@@ -6,7 +6,7 @@ use teamd_shared::message::TEAMD;
 use teamd_shared::name::Name;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 
-use crate::ctl::args::{Log, Logs};
+use crate::ctl::args::Logs;
 use crate::ctl::context::{Context, block_on};
 use crate::ctl::output::paint;
 use crate::ctl::tail::Tail;
@@ -29,15 +29,6 @@ struct Source<'d> {
 
 /// Runs the command.
 pub(in crate::ctl) fn run(context: &Context, args: &Logs) -> CommandResult {
-    show_all(context, args, true)
-}
-
-/// Shows one log as it is, without its name.
-pub(in crate::ctl) fn run_one(context: &Context, args: Log) -> CommandResult {
-    show_all(context, &Logs { names: vec![args.name], range: args.range }, false)
-}
-
-fn show_all(context: &Context, args: &Logs, named: bool) -> CommandResult {
     let dir = context.dir()?;
     block_on(async {
         // Watched first, then read: what is written in between is seen.
@@ -45,7 +36,8 @@ fn show_all(context: &Context, args: &Logs, named: bool) -> CommandResult {
         let (mut sources, mut records, mut last) = (Vec::new(), Vec::new(), args.range.last);
         loop {
             add_new(context, &dir, args, last.take(), &mut sources)?;
-            let shown = show(context, (args.range.follow, named), &mut sources, &mut records)?;
+            let shown =
+                show(context, (args.range.follow, args.names.len() != 1), &mut sources, &mut records)?;
             match &mut wake {
                 Some(_) if context.out.closed() => return Ok(ExitCode::Done),
                 Some(wake) => wake.changed().await,
@@ -116,7 +108,7 @@ fn show(
     let mut text = String::new();
     for (_, index, line) in &lines {
         let name = &sources[*index].name;
-        let record = || if named { json!({"name": name, "line": line}) } else { json!({"line": line}) };
+        let record = || json!({"name": name, "line": line});
         match (context.out.is_json(), follow) {
             (true, true) => context.out.json(&record())?,
             (true, false) => records.push(record()),

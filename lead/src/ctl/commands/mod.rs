@@ -5,7 +5,6 @@ pub(super) mod answer;
 pub(super) mod attach;
 pub(super) mod broadcast;
 pub(super) mod chat;
-pub(crate) mod completions;
 pub(super) mod diagram;
 pub(super) mod doctor;
 pub(crate) mod down;

@@ -3,7 +3,7 @@
 use teamd_shared::request::{Kind, Payload, Request};
 
 use super::requests::show;
-use crate::ctl::args::Plans;
+use crate::ctl::args::Requests;
 use crate::ctl::context::Context;
 use crate::ctl::grouping::headline;
 use crate::ctl::table::{Cell, Table};
@@ -11,7 +11,7 @@ use crate::ctl::{clock, requests};
 use crate::error::CommandResult;
 
 /// Runs the command for requests of this kind.
-pub(in crate::ctl) fn run(context: &Context, args: &Plans, kind: Kind) -> CommandResult {
+pub(in crate::ctl) fn run(context: &Context, args: &Requests, kind: Kind) -> CommandResult {
     let dir = context.dir()?;
     let mut found = match &args.id {
         Some(prefix) => vec![requests::find(&dir, prefix, &[kind])?],

@@ -118,7 +118,7 @@ pub(in crate::ctl) fn message(value: &Value) -> String {
         Body::PlanApprovalRequest { request_id, .. } => {
             return format!("{} submits a plan ({request_id})", message.from);
         }
-        Body::ReviewRequest { request_id, .. } => &format!(" asks for the review {request_id}"),
+        Body::ReviewRequest { request_id, .. } => &format!(" asks for review {request_id}"),
         Body::IdleNotification { idle_reason: IdleReason::Available, .. } => " is idle",
         Body::IdleNotification { idle_reason, .. } => &format!(" is idle ({})", idle_reason.as_str()),
         Body::PlanRequest => " asks for a plan",

@@ -26,7 +26,7 @@ impl Session<'_> {
         }
         let (id, from, noun) = (&plan.request_id, &plan.from, plan.kind.noun());
         let line = match (plan.is_pending(), plan.kind) {
-            (true, Kind::Review) => format!("{from} asks for the review {id}: {}", headline(&text(plan))),
+            (true, Kind::Review) => format!("{from} asks for review {id}: {}", headline(&text(plan))),
             (true, _) => format!("{from} submits the {noun} {id}: {}", headline(&text(plan))),
             (false, _) => format!("the {noun} {id} of {from} is {}", plan.status.as_str()),
         };

@@ -62,7 +62,7 @@ pub(crate) struct Range {
 
 #[derive(Debug, Args)]
 pub(crate) struct Inbox {
-    /// Owner of the inbox: a teammate, `lead` or `user`
+    /// Owner of the inbox: a teammate, `lead` or `user`, which share one
     #[arg(default_value = "lead", value_parser = mailbox, add = names())]
     pub(crate) name: Mailbox,
     /// Show the last N messages

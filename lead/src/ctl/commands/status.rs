@@ -38,14 +38,6 @@ pub(in crate::ctl) fn run(context: &Context, args: &StatusArgs) -> CommandResult
     {
         return top::run(context);
     }
-    if args.name.is_none() && context.is_missing() {
-        context.out.note(format_args!("there is no team directory at {} yet", context.path.display()));
-        context.out.hint("`teamd start` makes one");
-        if context.out.is_json() {
-            context.out.json(&document(&Roster::default(), &[], &Team::default(), &Prices::built_in()))?;
-        }
-        return Ok(ExitCode::Done);
-    }
     let dir = context.dir()?;
     if args.watch {
         return block_on(watch(context, args, &dir));

@@ -19,6 +19,7 @@ mod sandbox;
 #[expect(dead_code, reason = "the end-to-end tests use the rest")]
 mod support;
 mod tasks;
+mod work;
 mod writers;
 
 use std::process::ExitCode;
@@ -42,7 +43,7 @@ impl Effort {
 /// A group of figures that are measured together, under the name that a filter selects.
 type Group = (&'static str, fn(Effort) -> Vec<Figure>);
 
-const GROUPS: [Group; 10] = [
+const GROUPS: [Group; 11] = [
     ("latency", latency::measure),
     ("lifecycle", lifecycle::measure),
     ("writers", writers::measure),
@@ -53,6 +54,7 @@ const GROUPS: [Group; 10] = [
     ("crowd", crowd::measure),
     ("many", many::measure),
     ("tasks", tasks::measure),
+    ("work", work::measure),
 ];
 
 fn main() -> ExitCode {

@@ -291,7 +291,7 @@ fn malice_in_commits_is_refused_and_the_team_repository_does_not_take_it() {
 
 #[test]
 fn a_repository_that_fits_works_and_any_other_is_refused_with_the_next_step() {
-    let odd: [(&str, &str, Option<&str>); 13] = [
+    let odd: [(&str, &str, Option<&str>); 15] = [
         ("no repository", "rm -rf .git", Some("is in no git repository that can be used")),
         ("empty", "rm -rf .git; git init -q .", Some("has no commit yet")),
         (
@@ -325,6 +325,16 @@ fn a_repository_that_fits_works_and_any_other_is_refused_with_the_next_step() {
         (
             "attributes",
             "printf '*.txt text eol=crlf\\n*.bin filter=lfs diff=lfs merge=lfs -text\\n' > .gitattributes; echo p > x.bin; git add . ; git commit -qm attributes",
+            None,
+        ),
+        (
+            "submodules",
+            "git init -q ../sub; git -C ../sub commit -q --allow-empty -m s; git -c protocol.file.allow=always submodule --quiet add ../sub sub; git commit -qm sub; rm -rf ../sub",
+            None,
+        ),
+        (
+            "a submodule without a copy",
+            "git update-index --add --cacheinfo 160000,$(git rev-parse HEAD),gone; printf '[submodule \"gone\"]\n\tpath = gone\n\turl = https://x.invalid/gone\n' > .gitmodules; git add .gitmodules; git commit -qm gone",
             None,
         ),
         (

@@ -444,3 +444,41 @@ fn a_check_that_changes_protected_files_before_it_uses_them_is_seen() {
     team.until("the review", || task(&team, 1)["submission"]["stage"] == "reviewing");
     assert_eq!(task(&team, 1)["result"]["touched_protected"], "changed while the check ran: tests/t");
 }
+
+#[test]
+fn a_user_who_rewrites_a_branch_or_what_is_shown_loses_nothing_and_breaks_nothing() {
+    let team = team(
+        User::at_hand()[0],
+        "[work]\ncheck = \"true\"\n",
+        "git commit -q --allow-empty -m second; git branch old",
+    );
+    team.teamctl(["spawn", "alice", "--checkout"]).ok();
+    add(&team, &["one"]);
+    add(&team, &["two"]);
+    team.does("alice", &format!("/claim_task 1\n{}\n{SUBMIT}", commits("one")));
+    until(&team, 1, "completed");
+    // The branch begins elsewhere now, and what is shown is another commit.
+    user(
+        &team,
+        "git reset -q --hard HEAD^; echo u > u; git add u; git commit -qm rewritten; git update-ref refs/remotes/team/integration HEAD",
+    );
+    team.does("alice", &format!("/claim_task 2\n{}\n{}", commits("two"), SUBMIT.replace('1', "2")));
+    until(&team, 2, "completed");
+    let tip = git(&team, &["rev-parse", "integration"]);
+    team.until("the user to be shown", || user(&team, "git rev-parse team/integration") == tip);
+    team.teamctl(["land"]).ok();
+    assert_eq!(
+        user(&team, "git rev-parse main; ls"),
+        format!("{}\na.txt\none\nteam.toml\ntwo\nu", git(&team, &["rev-parse", "integration"]))
+    );
+    // One that has nothing in common with it stays as it is.
+    user(&team, "git checkout -q --orphan alone; git commit -qm alone");
+    let before = user(&team, "git rev-parse alone");
+    let refused = team.teamctl(["land"]).exits(7);
+    assert!(refused.stderr.contains("is not integrated"), "{refused:?}");
+    assert_eq!(user(&team, "git rev-parse alone"), before);
+    // A branch that is gone is no error of the queue.
+    user(&team, "git checkout -q main; git branch -qD alone");
+    assert!(team.teamctl(["sync"]).ok().stdout.contains("integrated already"));
+    git(&team, &["fsck", "--strict"]);
+}

@@ -40,6 +40,9 @@ pub const MAX_REMINDERS: u32 = 2;
 /// How often the work on a task is sent back before the lead is told, and again each time as many later.
 pub const MAX_RETURNS: u32 = 10;
 
+/// How many tasks a teammate is shown in a list.
+pub const MOST_LISTED: usize = 100;
+
 /// Where a task stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]

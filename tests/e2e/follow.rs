@@ -43,6 +43,35 @@ impl Following {
 }
 
 #[test]
+fn the_output_of_a_check_is_shown_while_it_runs() {
+    let team = Team::started();
+    team.teamctl(["spawn", "alice", "--auto"]).ok();
+    team.write("n", "1");
+    let check = "echo early $(cat n); until [ -e go ]; do sleep 0.02; done; printf late; exit 1";
+    team.teamctl(["task", "add", "slow", "--check", check, "--max-attempts", "1"]).ok();
+    team.until("the output", || team.teamctl(["task", "show", "1"]).ok().stdout.contains("early 1"));
+    assert!(team.teamctl(["task", "log", "1"]).ok().stdout.ends_with("early 1\n"));
+    let first = Following::start(&team, &["task", "log", "1", "-f"]);
+    first.until(&team, "early 1\n");
+    team.write("go", "");
+    first.until(&team, "late\n[exit code 1]\n");
+    first.running.finish().ok();
+    // What stands there from an earlier check is not shown.
+    std::fs::remove_file(team.root().join("go")).unwrap();
+    team.write("n", "2");
+    team.teamctl(["task", "retry", "1"]).ok();
+    team.until("the next check", || team.file("tasks/1.json").contains("\"in_review\""));
+    let second = Following::start(&team, &["--json", "task", "log", "1", "--follow"]);
+    second.until(&team, "{\"line\":\"early 2\"}\n");
+    team.write("go", "");
+    second.until(&team, "[exit code 1]");
+    assert!(!second.text().contains("early 1"), "{}", second.text());
+    second.running.finish().ok();
+    // Nothing runs: it is shown, and that is all.
+    assert!(team.teamctl(["task", "log", "1", "-f"]).ok().stdout.contains("early 2\nlate\n"));
+}
+
+#[test]
 fn the_status_is_shown_again_after_each_change() {
     let team = Team::started();
     let watch = Following::start(&team, &["status", "--watch", "-o", "name,status"]);

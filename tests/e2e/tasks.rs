@@ -399,6 +399,32 @@ fn many_race_for_many_tasks_while_workers_are_killed_and_each_is_done_once() {
 }
 
 #[test]
+fn a_list_of_long_tasks_reaches_a_teammate_without_their_texts() {
+    let team = Team::started();
+    for _ in 0..6 {
+        let long: Vec<Value> =
+            (0..18).map(|_| json!({"subject": "long", "description": "x".repeat(50_000)})).collect();
+        team.teamctl_with(["task", "import", "-"], &json!(long).to_string()).ok();
+    }
+    team.spawn("bob", "");
+    let listed = team.does("bob", "/task_list");
+    let listed = listed[0]["content"].as_str().unwrap();
+    assert!(
+        listed.starts_with("1. long [pending]\n") && listed.contains("\n100. long [pending]\n"),
+        "{listed}"
+    );
+    assert!(listed.ends_with("\n(the first 100; there may be more)") && listed.len() < 5000);
+}
+
+#[test]
+fn a_protected_pattern_that_matches_nothing_is_a_note_of_the_doctor() {
+    let team = team_with("protect = ['tests/**', 'team.toml']\n");
+    let said = team.teamctl(["doctor"]).stdout;
+    assert!(said.contains("no file matches the protected pattern \"tests/**\""), "{said}");
+    assert!(!said.contains("pattern \"team.toml\""), "{said}");
+}
+
+#[test]
 fn what_is_no_task_or_no_list_is_refused_with_the_way_on() {
     let team = Team::started();
     let one = add(&team, &["one"]).to_string();

@@ -1,7 +1,7 @@
 //! The commands that say whether work is done, confined as the commands of a teammate are.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use teamd_shared::name::Name;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 
 use crate::job::Setting;
-use crate::tools::{Toolbox, ToolboxConfig};
+use crate::tools::{GOOD_END, LiveLog, Toolbox, ToolboxConfig};
 
 /// How much of the output the owner is told, in characters.
 const TOLD: usize = 4_000;
@@ -104,8 +104,10 @@ pub(crate) async fn commands(
 ) -> anyhow::Result<CheckReport> {
     let began = Instant::now();
     let until = began + Duration::from_secs_f64(order.timeout);
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC;
-    let mut log = dir.open_file(&TeamPath::check_log(order.task), flags)?;
+    let at = TeamPath::check_log(order.task);
+    // A new file: who follows the log sees that another check begins.
+    dir.remove(&at)?;
+    let log = dir.open_file(&at, OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND)?;
     let mut report = CheckReport {
         command: 0,
         exit: None,
@@ -120,12 +122,9 @@ pub(crate) async fn commands(
         let left = until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
         let mut running =
             toolbox.start_check(command.clone(), left.as_secs_f64()).map_err(anyhow::Error::msg)?;
+        running.log_to(LiveLog::begin(log.try_clone()?, command));
         let (exit, output, failure) = running.finish_check().await;
-        let how = failure.unwrap_or_else(|| "exit code 0".to_owned());
-        // A full disk costs the log, and not the check.
-        if let Err(error) = write!(log, "$ {command}\n{}\n[{how}]\n", output.trim_end()) {
-            tracing::warn!("cannot write the log of the check of task {}: {error}", order.task);
-        }
+        let how = failure.unwrap_or_else(|| GOOD_END.to_owned());
         (report.command, report.exit, report.how) = (number, exit, how);
         let from = output.char_indices().rev().nth(TOLD - 1).map_or(0, |(at, _)| at);
         output[from..].clone_into(&mut report.output);

@@ -4,6 +4,7 @@
 
 mod agent_gate;
 mod background;
+mod live_log;
 mod log;
 mod shim_handle;
 mod way;
@@ -29,6 +30,7 @@ use crate::sandbox::Policy;
 use crate::shim::{ExitCause, Job, Order, Report};
 pub(super) use agent_gate::GateHandle;
 pub(super) use background::Background;
+pub(crate) use live_log::LiveLog;
 use shim_handle::ShimHandle;
 pub(super) use shim_handle::sweep_orphans;
 pub(super) use way::Way;
@@ -47,6 +49,9 @@ const ERRORS: usize = 2000;
 
 /// What is told of an agent that a closed gate has ended.
 const GATE_CLOSED: &str = "ended: its gate was closed while it could write";
+
+/// How a good end is told.
+pub(crate) const GOOD_END: &str = "exit code 0";
 
 /// How much is read at once, in bytes: as much as a pipe holds.
 const PIECE: usize = 64 << 10;
@@ -124,6 +129,8 @@ pub(crate) struct Foreground {
     pub(super) note: String,
     /// What an agent writes to its error output.
     errors: Option<File>,
+    /// Where the output can be read while it comes.
+    log: Option<LiveLog>,
     /// What serves the gateway of an agent: it ends with this.
     gateway: JoinSet<()>,
 }
@@ -147,6 +154,7 @@ impl Foreground {
             cancelled: None,
             note: String::new(),
             errors: None,
+            log: None,
             gateway: JoinSet::new(),
         })
     }
@@ -182,7 +190,7 @@ impl Foreground {
                 read = self.pipe.read(&mut self.piece), if self.open => match read {
                     Ok(0) | Err(_) => self.open = false,
                     Ok(read) => {
-                        self.output.push(&self.piece[..read]);
+                        self.take_in(read);
                         // A flood would use up the budget of this task, and starve what is served beside it (the
                         // daemon, signals).
                         tokio::task::yield_now().await;
@@ -195,11 +203,25 @@ impl Foreground {
         report
     }
 
+    /// Writes the output to a log while it comes.
+    pub(crate) fn log_to(&mut self, log: LiveLog) {
+        self.log = Some(log);
+    }
+
+    fn take_in(&mut self, read: usize) {
+        let piece = &self.piece[..read];
+        self.log.iter_mut().for_each(|log| log.push(piece));
+        self.output.push(piece);
+    }
+
     /// Waits for the end of the command. Returns its report, what it has printed, and what is to be said of a bad end.
     pub(crate) async fn finish_check(&mut self) -> (Option<i32>, String, Option<String>) {
         let report = self.report().await;
         let text = std::mem::take(&mut self.output).into_text();
         let failure = self.failure(&report, &text);
+        if let Some(log) = self.log.take() {
+            log.end(&text, failure.as_deref().unwrap_or(GOOD_END));
+        }
         (report.code.filter(|_| report.cause == ExitCause::Exited), text, failure)
     }
 
@@ -219,7 +241,7 @@ impl Foreground {
             match rustix::io::read(self.pipe.as_fd(), &mut self.piece[..]) {
                 Ok(0) => self.open = false,
                 Ok(read) => {
-                    self.output.push(&self.piece[..read]);
+                    self.take_in(read);
                     rest = rest.saturating_sub(read);
                 }
                 Err(rustix::io::Errno::INTR) => {}

@@ -35,7 +35,7 @@ use teamd_shared::id::RequestId;
 use teamd_shared::member::Gate;
 
 use answer_plan::AnswerPlan;
-pub(crate) use bash::Bash;
+pub(crate) use bash::{Bash, GOOD_END, LiveLog};
 use edit_file::EditFile;
 pub(crate) use plan_approval::PlanApproval;
 use read_file::ReadFile;

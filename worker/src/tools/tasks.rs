@@ -4,15 +4,12 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 use teamd_shared::control::{Command, Done, TaskOrder};
-use teamd_shared::task::{Task, TaskFields, TaskId, TaskStatus};
+use teamd_shared::task::{MOST_LISTED, Task, TaskFields, TaskId, TaskStatus};
 
 use super::input::{count, not_blank};
 use super::orders::unexpected;
 use super::{TeamAction, Tools};
 use crate::agent::session::Session;
-
-/// How many tasks a list shows.
-const MOST: usize = 100;
 
 /// Makes a task for the team: work that a teammate can do by itself and that has an end. It is not done by you unless
 /// you claim it.
@@ -183,8 +180,10 @@ fn listed(tasks: &[Task]) -> String {
         let whom = task.reserved_for.as_ref().map(|whom| format!(", for {whom}")).unwrap_or_default();
         format!("{}. {} [{}{owner}{waits}{whom}]", task.id, task.subject, task.status.as_str())
     };
-    let mut lines: Vec<String> = tasks.iter().take(MOST).map(line).collect();
-    lines.extend((tasks.len() > MOST).then(|| format!("… and {} more", tasks.len() - MOST)));
+    let mut lines: Vec<String> = tasks.iter().map(line).collect();
+    lines.extend(
+        (tasks.len() >= MOST_LISTED).then(|| format!("(the first {MOST_LISTED}; there may be more)")),
+    );
     lines.join("\n")
 }
 

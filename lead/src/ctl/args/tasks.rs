@@ -44,7 +44,7 @@ pub(crate) enum TaskCommand {
     /// Reopen a failed or cancelled task
     Retry(TaskRef),
     /// Show the output of a task's last check
-    Log(TaskRef),
+    Log(TaskLog),
     /// Create tasks from a Markdown checklist, TOML or JSON
     ///
     /// In a checklist (`- [ ] subject`), an item waits for the items nested below it. In TOML each `[[task]]`, and in JSON each
@@ -100,6 +100,16 @@ pub(crate) struct TaskRef {
     /// Task
     #[arg(value_name = "ID")]
     pub(crate) id: TaskId,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TaskLog {
+    /// The task
+    #[arg(value_name = "ID")]
+    pub(crate) id: TaskId,
+    /// Print the output while the check runs, until it ends
+    #[arg(long, short)]
+    pub(crate) follow: bool,
 }
 
 #[derive(Debug, Args)]

@@ -2,7 +2,7 @@
 
 pub(super) mod import;
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use anstyle::{AnsiColor, Style};
 use rustix::fs::OFlags;
@@ -11,7 +11,7 @@ use teamd_shared::control::{Command, Done, TaskOrder};
 use teamd_shared::id::{Ids, RandomIds};
 use teamd_shared::journal::Team;
 use teamd_shared::member::ApproveBy;
-use teamd_shared::task::{Task, TaskFields, TaskId, TaskStatus};
+use teamd_shared::task::{Stage, Task, TaskFields, TaskId, TaskStatus};
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 
 use crate::client::{is_locked, not_running, unexpected};
@@ -20,11 +20,15 @@ use crate::ctl::context::{Context, block_on};
 use crate::ctl::output::paint;
 use crate::ctl::render::{BAD, BOLD, DIM, facts};
 use crate::ctl::table::{Cell, Table};
+use crate::ctl::tail::Tail;
 use crate::ctl::waiting::{Caller, Early, within};
 use crate::ctl::wake::Wake;
 use crate::ctl::{clock, journal, text};
 use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
+
+/// How many lines of a running check `task show` shows.
+const OUTPUT_LINES: usize = 10;
 
 /// Runs the command.
 pub(in crate::ctl) fn run(context: &Context, args: Tasks) -> CommandResult {
@@ -43,6 +47,7 @@ pub(in crate::ctl) fn run(context: &Context, args: Tasks) -> CommandResult {
         }
         TaskCommand::List(args) => list(context, &args),
         TaskCommand::Show(it) => show(context, it.id),
+        TaskCommand::Log(it) if it.follow => follow_log(context, it.id),
         TaskCommand::Log(it) => log(context, it.id),
         TaskCommand::Edit(edit) => {
             let fields = TaskFields { subject: edit.subject, ..given(edit.fields)? };
@@ -225,6 +230,14 @@ fn show(context: &Context, id: TaskId) -> CommandResult {
         return context.out.json(&task).map(|()| ExitCode::Done);
     }
     context.out.wrapped(&details(&team, &task))?;
+    let is_checked = task.status == TaskStatus::InReview
+        && task.submission.as_ref().is_some_and(|it| it.stage == Stage::Checking);
+    if let Some(output) = read_log(&dir, id)?.filter(|_| is_checked) {
+        let lines: Vec<&str> = output.lines().collect();
+        let last = lines[lines.len().saturating_sub(OUTPUT_LINES)..].join("\n");
+        let heading = paint(DIM, format!("the check runs (`teamctl task log {id} -f`):"));
+        context.out.text(format!("{heading}\n{}", crate::ctl::escape::text(&last)))?;
+    }
     Ok(ExitCode::Done)
 }
 
@@ -386,6 +399,58 @@ fn log(context: &Context, id: TaskId) -> CommandResult {
     Ok(ExitCode::Done)
 }
 
+/// Shows the output of a check while it runs, until it ends.
+fn follow_log(context: &Context, id: TaskId) -> CommandResult {
+    let dir = context.dir()?;
+    let submitted = |team: &Team| {
+        let task = team.tasks.get(&id).filter(|task| task.status == TaskStatus::InReview)?;
+        let is_checked = task.submission.as_ref().is_some_and(|it| it.stage == Stage::Checking);
+        is_checked.then_some(task.updated_at)
+    };
+    block_on(async {
+        let mut wake = Wake::of_logs(&dir, context.settings.poll);
+        let at = TeamPath::check_log(id);
+        let mut tail = Tail::new(&dir, at.clone());
+        // What stands there from before the submission is of an earlier check.
+        let since = submitted(&journal::fold(&dir)?);
+        let written = dir.path(&at).symlink_metadata().and_then(|it| it.modified()).ok();
+        let is_old = written.map(seconds).zip(since).is_some_and(|(written, since)| written < since);
+        let is_there = tail.begin(is_old.then_some(0), |_| true)?;
+        loop {
+            // First whether it runs: what it writes before its end is read after that.
+            let runs = submitted(&journal::fold(&dir)?).is_some();
+            let mut lines = tail.read()?;
+            while !lines.is_empty() {
+                lines.iter().try_for_each(|line| show_line(context, line))?;
+                lines = tail.read()?;
+            }
+            if !runs && since.is_none() && !is_there {
+                find(&journal::fold(&dir)?, &dir, id)?;
+                context.out.note(format_args!("no check of task {id} has run"));
+            }
+            if !runs || context.out.closed() {
+                return Ok(ExitCode::Done);
+            }
+            if !is_locked(&dir) {
+                return Err(not_running(&dir));
+            }
+            wake.changed().await;
+        }
+    })
+}
+
+fn seconds(at: SystemTime) -> f64 {
+    at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64()
+}
+
+fn show_line(context: &Context, line: &[u8]) -> Result<(), CommandError> {
+    let line = String::from_utf8_lossy(line);
+    match context.out.is_json() {
+        true => context.out.json(&json!({"line": line})),
+        false => context.out.text(crate::ctl::escape::text(&line)),
+    }
+}
+
 /// Returns the output of the last check of a task; none if none has run.
 pub(in crate::ctl) fn read_log(dir: &TeamDir, id: TaskId) -> Result<Option<String>, CommandError> {
     let at = TeamPath::check_log(id);
@@ -393,9 +458,9 @@ pub(in crate::ctl) fn read_log(dir: &TeamDir, id: TaskId) -> Result<Option<Strin
         Err(error) if error.is_not_found() => return Ok(None),
         file => file?,
     };
-    let mut output = String::new();
-    match std::io::Read::read_to_string(&mut file, &mut output) {
-        Ok(_) => Ok(Some(output)),
+    let mut output = Vec::new();
+    match std::io::Read::read_to_end(&mut file, &mut output) {
+        Ok(_) => Ok(Some(String::from_utf8_lossy(&output).into_owned())),
         Err(error) => Err(CommandError::new(ExitCode::Failed, format!("cannot read {at}: {error}"))),
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use teamd_shared::fingerprint::Files;
 use teamd_shared::inbox::{ReadError, fits};
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
@@ -105,7 +106,30 @@ pub(super) fn tasks(seen: &Seen, check: &mut Check) -> Option<String> {
             &next,
         );
     }
+    protected(seen, &team.work.protect, check);
     Some(format!("{}, each as the journal says", count(files, "task")))
+}
+
+/// Judges the patterns of protected files.
+fn protected(seen: &Seen, patterns: &[String], check: &mut Check) {
+    for pattern in patterns {
+        let next = "correct `[work] protect` in team.toml, and restart the daemon";
+        match Files::find(&seen.dir.workspace(), std::slice::from_ref(pattern)) {
+            Ok(files) if files.is_empty() => {
+                check.note(
+                    format!("no file matches the protected pattern {pattern:?}"),
+                    "it protects nothing",
+                    next,
+                );
+            }
+            Ok(_) => {}
+            Err(error) => {
+                let what =
+                    format!("the files of the protected pattern {pattern:?} cannot be looked at: {error}");
+                check.note(what, "work in place counts as if it had touched them", next);
+            }
+        }
+    }
 }
 
 fn read(seen: &Seen, check: &mut Check, at: &TeamPath) -> Option<Vec<u8>> {

@@ -11,7 +11,7 @@ use teamd_shared::id::Ids;
 use teamd_shared::journal::{Notice, Record, TaskRecord};
 use teamd_shared::message::TEAMD;
 use teamd_shared::name::Name;
-use teamd_shared::task::{MAX_RETURNS, Task, TaskEvent, TaskId, TaskStatus};
+use teamd_shared::task::{MAX_RETURNS, MOST_LISTED, Task, TaskEvent, TaskId, TaskStatus};
 
 use super::{Decision, View, conflict};
 use crate::daemon::core::event::{Action, Actor, ReplyTo};
@@ -59,7 +59,18 @@ impl View<'_> {
     fn listed(&self, id: Option<TaskId>) -> Result<Vec<Task>, Refusal> {
         match id {
             Some(id) => Ok(vec![self.known_task(id)?.clone()]),
-            None => Ok(self.team.tasks.values().filter(|task| !task.status.is_finished()).cloned().collect()),
+            None => {
+                // A list does not show the long texts, which may be longer together than a frame.
+                let brief = |task: &Task| Task {
+                    description: String::new(),
+                    check: None,
+                    submission: None,
+                    result: None,
+                    ..task.clone()
+                };
+                let open = self.team.tasks.values().filter(|task| !task.status.is_finished());
+                Ok(open.take(MOST_LISTED).map(brief).collect())
+            }
         }
     }
 

@@ -21,7 +21,7 @@ fn file(path: impl AsRef<Path>) -> String {
 fn documents() -> Vec<PathBuf> {
     let docs = std::fs::read_dir(root().join("docs")).unwrap().map(|entry| entry.unwrap().path());
     let at_the_top = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md"].map(|name| root().join(name));
-    docs.filter(|path| path.is_file()).chain(at_the_top).collect()
+    docs.filter(|path| path.extension().is_some_and(|it| it == "md")).chain(at_the_top).collect()
 }
 
 /// Returns what stands between backticks in a document, code blocks left out.

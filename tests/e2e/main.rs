@@ -8,6 +8,7 @@ mod bounded;
 mod cgroups;
 mod chat;
 mod checkouts;
+mod claude;
 mod costs;
 mod ctl;
 mod disk;

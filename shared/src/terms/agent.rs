@@ -33,6 +33,12 @@ pub struct AgentProgram {
 }
 
 impl AgentProgram {
+    /// Returns the agent of this name that needs no table in `team.toml`.
+    pub fn known(name: &str) -> Option<Self> {
+        let protocol = (name == Protocol::Claude.as_str()).then_some(Protocol::Claude)?;
+        Some(Self { command: vec![name.to_owned()], protocol, hosts: Vec::new(), ports: Vec::new() })
+    }
+
     /// Returns the line by which the agent of this name is trusted: its command, and what of this machine it reaches.
     pub fn trust_key(&self, name: &str) -> String {
         let ports = if self.ports.is_empty() { String::new() } else { format!(", ports = {:?}", self.ports) };
@@ -95,6 +101,8 @@ pub struct Agent {
 pub enum Protocol {
     /// One process for each piece of work: the messages on standard input, the answer on standard output.
     Run,
+    /// Claude Code: one process for many turns.
+    Claude,
 }
 
 impl Protocol {
@@ -102,13 +110,17 @@ impl Protocol {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Run => "run",
+            Self::Claude => "claude",
         }
     }
 }
 
 impl fmt::Display for Agent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, command, protocol: Protocol::Run, .. } = self;
-        write!(f, "{name} (a process for each piece of work: {})", command.join(" "))
+        let how = match self.protocol {
+            Protocol::Run => "a process for each piece of work",
+            Protocol::Claude => "Claude Code",
+        };
+        write!(f, "{} ({how}: {})", self.name, self.command.join(" "))
     }
 }

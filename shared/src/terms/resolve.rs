@@ -5,7 +5,7 @@
 //! spawns it. A resumed teammate keeps the terms of its record: only flags change them.
 
 use super::service;
-use super::{BUILT_IN, TermsPatch, add};
+use super::{AgentProgram, BUILT_IN, TermsPatch, add};
 use crate::config::RosterMember;
 use crate::control::SpawnOrder;
 use crate::environment::Environment;
@@ -69,7 +69,8 @@ pub fn resolve(
     }
     if let Some(agent) = terms.agent.as_ref().filter(|agent| *agent != BUILT_IN) {
         let unknown = || SettingError { variable: "agent", value: agent.clone(), expected: AGENTS };
-        terms.program = Some(file.agents.get(agent).ok_or_else(unknown)?.clone());
+        let known = || AgentProgram::known(agent);
+        terms.program = Some(file.agents.get(agent).cloned().or_else(known).ok_or_else(unknown)?);
     }
     if !resume || names_role {
         terms.instructions = if is_lead { own.prompt.clone() } else { role.prompt.clone() };
@@ -87,7 +88,7 @@ pub fn resolve(
 
 /// What an agent is called.
 const AGENTS: &str =
-    "`builtin`, or an agent of team.toml: write `[agents.NAME]` with `command` and `protocol`";
+    "`builtin`, `claude`, or an agent of team.toml: write `[agents.NAME]` with `command` and `protocol`";
 
 /// The variables that choose a service where no model is named, in this order.
 const ANTHROPIC: [&str; 2] = ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"];

@@ -14,6 +14,8 @@ use teamd_shared::checkout::Checkout;
 use teamd_shared::control::{Connection, FromWorker, Welcome};
 use teamd_shared::id::RandomIds;
 use teamd_shared::logging;
+use teamd_shared::member::{Agent, Protocol};
+use teamd_shared::model_spec::ModelSpec;
 use teamd_shared::process::{deny_tracing, survive_file_limit};
 use teamd_shared::settings::Settings;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
@@ -28,8 +30,8 @@ use crate::agent::transcript::Transcript;
 use crate::args::RunArgs;
 use crate::cgroup::OwnCgroup;
 use crate::git;
-use crate::model::{Access, Model, OneShot};
-use crate::tools::{Toolbox, ToolboxConfig};
+use crate::model::{Access, AgentMind, Model, OneShot};
+use crate::tools::{Caller, Toolbox, ToolboxConfig};
 
 /// Runs one incarnation; 0 if it ended by its own doing, 1 if it could not begin or go on.
 pub(crate) fn run(args: &RunArgs) -> ExitCode {
@@ -88,15 +90,24 @@ async fn live(args: &RunArgs, inherited: OwnedFd) -> anyhow::Result<()> {
     let toolbox = make_toolbox(args, &dir, &transcript, &welcome)?;
     let Welcome { terms, environment, .. } = &welcome;
     let persona = |room| persona(&dir, &args.name, terms, toolbox.guide(room).as_ref());
-    let model = match terms.program {
-        Some(_) => Ok(Model::OneShot(OneShot::new(args.name.clone()))),
+    let model = match &terms.program {
+        Some(Agent { protocol: Protocol::Run, .. }) => Ok(Model::OneShot(OneShot::new(args.name.clone()))),
+        Some(agent) => {
+            let instructions = persona(0).system;
+            let tools = Caller::of(&args.name).team_tools();
+            let model = terms.model.parse::<ModelSpec>().ok().and_then(|spec| spec.model);
+            let mind = AgentMind::new(agent.clone(), args.name.clone(), tools, &instructions, model);
+            Ok(Model::Agent(Box::new(mind)))
+        }
         None => Model::from_spec(&terms.model, persona, Access { dir: &dir, environment }),
     };
     let model = model.map_err(|error| anyhow!("{error} ({})", error.hint()))?;
     let link = Link::start(connection, Arc::clone(&dir), identity.clone(), environment.clone());
     let (terminate, ids) = (notify_of(sigterm), Box::new(RandomIds));
     let parts = Parts { dir, identity, transcript, terminate, toolbox, model, link, ids };
-    Ok(Session::begin(parts, &settings, welcome)?.run().await?)
+    let mut session = Session::begin(parts, &settings, welcome)?;
+    session.await_agent().await.map_err(anyhow::Error::msg)?;
+    Ok(session.run().await?)
 }
 
 fn catch(kind: SignalKind) -> anyhow::Result<Signal> {

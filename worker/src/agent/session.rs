@@ -27,6 +27,9 @@ use crate::tools::{Caller, Toolbox, Tools, team};
 /// How long the lead is not told what it could not be told.
 const RETRY: Duration = Duration::from_secs(1);
 
+/// How long an agent may take to begin.
+const READY: Duration = Duration::from_secs(60);
+
 /// A worker at work.
 #[derive(Debug)]
 pub(crate) struct Session<T = Toolbox> {
@@ -75,6 +78,19 @@ impl<T: Tools> Session<T> {
                 Step::Leave(end) => return self.leave(&end).await,
             }
         }
+    }
+
+    /// Starts an agent that runs for many turns, and waits until it takes messages.
+    ///
+    /// # Errors
+    /// Why it does not. Fits behind "error: ".
+    pub(crate) async fn await_agent(&mut self) -> Result<(), String> {
+        self.start_agent()?;
+        let Some(agent) = self.model.agent() else { return Ok(()) };
+        let ready = tokio::time::timeout(READY, agent.ready()).await;
+        ready
+            .unwrap_or_else(|_| Err(format!("it does not say within {} s that it is ready", READY.as_secs())))
+            .map_err(|why| format!("the agent {why}"))
     }
 
     /// Tells the lead what it was not told yet; returns when to try again, if that cannot be done now.

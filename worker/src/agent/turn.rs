@@ -12,7 +12,7 @@ use crate::agent::session::{Session, stands};
 use crate::agent::transcript::TranscriptError;
 use crate::core::plan::{self, Submission};
 use crate::core::state::{End, PlanOutcome, ShutdownAnswer, Why};
-use crate::model::ModelError;
+use crate::model::{AgentMind, ModelError};
 use crate::tools::{Action, AfterCrash, Call, LocalAction, Outcome, PlanApproval, Runs, Tools};
 
 /// What a call is told that a closed gate refuses.
@@ -23,6 +23,14 @@ impl<T: Tools> Session<T> {
     /// Asks the model. A call that is dropped leaves nothing behind but what it cost.
     pub(crate) async fn think(&mut self) -> Result<(), TranscriptError> {
         self.dispatcher.state.thinking();
+        if let Err(why) = self.start_agent() {
+            self.dispatcher.state.failed(why);
+            return Ok(());
+        }
+        if self.model.agent().is_some() {
+            // What it is told of its gate is true.
+            self.dispatcher.toolbox.opened().await;
+        }
         let Self { dispatcher, model, live, .. } = self;
         if model.streams() {
             live.begin();
@@ -37,7 +45,14 @@ impl<T: Tools> Session<T> {
         match came {
             Ok(Ok(entry)) => return self.answered(entry),
             // That the budget is spent is told as it is told between two answers.
-            Err(_) | Ok(Err(ModelError::Spent)) => self.dispatcher.state.dropped(),
+            Err(_) | Ok(Err(ModelError::Spent)) => {
+                self.model.agent().into_iter().for_each(AgentMind::abandon);
+                self.dispatcher.state.dropped();
+            }
+            Ok(Err(ModelError::Gone(how))) => {
+                tracing::warn!("the agent {how}; it is started again");
+                self.dispatcher.state.dropped();
+            }
             Ok(Err(error)) => {
                 let told = format!("{error} (hint: {})", error.hint());
                 tracing::error!("no answer: {told}");
@@ -45,6 +60,32 @@ impl<T: Tools> Session<T> {
             }
         }
         Ok(())
+    }
+
+    /// Starts the agent, if the mind is one that does not run.
+    pub(crate) fn start_agent(&mut self) -> Result<(), String> {
+        let Some(agent) = self.model.agent() else { return Ok(()) };
+        let gate = self.dispatcher.state.gate();
+        agent.follow_gate(gate);
+        let Some(launch) = agent.launch() else { return Ok(()) };
+        agent.attach(self.dispatcher.toolbox.start_process(launch, gate)?);
+        self.dispatcher.state.background(self.dispatcher.toolbox.has_background());
+        Ok(())
+    }
+
+    /// Waits for a call that runs in the agent.
+    async fn follow_call(&mut self, name: &str, id: &str) -> Result<(), TranscriptError> {
+        self.dispatcher.state.calling(name.to_owned(), false, true);
+        let Self { dispatcher, model, .. } = self;
+        let Some(agent) = model.agent() else { return Ok(()) };
+        let outcome = match dispatcher.run_until(agent.outcome(id)).await {
+            Ok(outcome) => outcome,
+            Err(why) => {
+                agent.abandon();
+                Outcome::error(self.broken_off(&why))
+            }
+        };
+        self.end_call(outcome)
     }
 
     /// Records an answer with the ids of what its calls will send, before the first of them runs.
@@ -69,6 +110,10 @@ impl<T: Tools> Session<T> {
     /// Runs the next call.
     pub(crate) async fn call(&mut self) -> Result<(), TranscriptError> {
         let Some(next) = self.dispatcher.state.work.calls.front() else { return Ok(()) };
+        if self.model.agent().is_some_and(|agent| agent.runs(&next.name)) {
+            let (name, id) = (next.name.clone(), next.id.clone());
+            return self.follow_call(&name, &id).await;
+        }
         let (message_id, request_id, repeated) = (next.message_id, next.request_id.clone(), next.repeated);
         let Call { activity, action } = match self.caller.parse(&next.name, &next.input) {
             Ok(call) => call,

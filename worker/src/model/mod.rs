@@ -5,6 +5,7 @@
 //! file. Asking it changes nothing: only what was recorded counts. The one exception is the cost of a call that came to
 //! nothing, which it holds until that is recorded.
 
+mod agent;
 mod compaction;
 mod conversation;
 pub(crate) mod message_text;
@@ -20,6 +21,7 @@ use teamd_shared::transcript::{Block, Cut, Event, Usage};
 use tokio::sync::watch;
 
 use crate::core::state::Budget;
+pub(crate) use agent::{AgentDriver, AgentMind, Heard};
 pub(crate) use one_shot::OneShot;
 pub(crate) use remote::{Persona, Remote};
 pub(crate) use script::Script;
@@ -59,6 +61,9 @@ pub(crate) enum ModelError {
         /// What to do next.
         hint: String,
     },
+    /// The agent has ended in the middle of its work, and can go on.
+    #[error("the agent has ended: {0}")]
+    Gone(String),
     /// The model was asked, and could not answer.
     #[error("the model failed: {0}")]
     Failed(String),
@@ -72,7 +77,7 @@ impl ModelError {
             Self::Spent => "raise the limit (`--max-tokens`, `--max-cost`)",
             Self::Refused(_) => "the log of the teammate has more; another model may take it (`--model`)",
             Self::Unusable { hint, .. } => hint,
-            Self::Failed(_) => "send the message again, later",
+            Self::Gone(_) | Self::Failed(_) => "send the message again, later",
         }
     }
 }
@@ -84,6 +89,8 @@ pub(crate) enum Model {
     Script(Script),
     /// Another program, one process for each piece of work.
     OneShot(OneShot),
+    /// Another program, one process for many turns.
+    Agent(Box<AgentMind>),
     /// Reached over HTTP.
     Remote(Box<Remote>),
     /// Settings keep it from being used: each piece of work fails with this error. To end the worker instead would only
@@ -123,6 +130,7 @@ impl Model {
         match self {
             Self::Script(script) => script.observe(event),
             Self::OneShot(agent) => agent.observe(event),
+            Self::Agent(agent) => agent.observe(event),
             Self::Remote(remote) => remote.observe(event),
             Self::Unusable(_) => {}
             #[cfg(test)]
@@ -136,7 +144,15 @@ impl Model {
 
     /// Returns where the model publishes what it waits for; none if it has no service.
     pub(crate) fn pauses(&self) -> Option<watch::Receiver<Option<Waiting>>> {
-        self.remote().map(|remote| remote.service.pauses())
+        match self {
+            Self::Agent(agent) => Some(agent.pauses()),
+            _ => self.remote().map(|remote| remote.service.pauses()),
+        }
+    }
+
+    /// Returns the mind of an agent that runs for many turns, if it is one.
+    pub(crate) fn agent(&mut self) -> Option<&mut AgentMind> {
+        if let Self::Agent(agent) = self { Some(agent) } else { None }
     }
 
     /// Tells whether its answers come piece by piece.
@@ -168,6 +184,7 @@ impl Model {
         match self {
             Self::Script(script) => script.answer(),
             Self::OneShot(agent) => agent.answer(gate),
+            Self::Agent(agent) => agent.answer().await,
             Self::Remote(remote) => remote.answer(budget, heard).await,
             Self::Unusable(error) => Err(error.clone()),
             #[cfg(test)]

@@ -20,6 +20,9 @@ use teamd_shared::member::{Bounds, Gate};
 use crate::sandbox::Policy;
 use crate::variables::Variables;
 
+/// How many words of the command of an agent people see in the list of processes.
+const SHOWN: usize = 3;
+
 /// How a command is to be run.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct Order {
@@ -150,7 +153,9 @@ impl Job {
         workspace: &Path,
         handed_on: Vec<OwnedFd>,
     ) -> io::Result<Self> {
-        let command = order.agent.as_ref().map(|agent| agent.command.join(" ")).unwrap_or_default();
+        let command =
+            order.agent.as_ref().map(|agent| agent.command[..agent.command.len().min(SHOWN)].join(" "));
+        let command = command.unwrap_or_default();
         Ok(Self { handed_on, ..Self::new(order, environment, workspace, command.as_ref())? })
     }
 

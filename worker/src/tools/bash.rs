@@ -3,6 +3,7 @@
 //! Each command runs under a shim ([`crate::shim`]), and what it started is gone when it is over.
 
 mod agent_gate;
+mod agent_process;
 mod background;
 mod live_log;
 mod log;
@@ -29,6 +30,7 @@ use crate::bounds;
 use crate::sandbox::Policy;
 use crate::shim::{ExitCause, Job, Order, Report};
 pub(super) use agent_gate::GateHandle;
+pub(crate) use agent_process::{AgentProcess, Launch};
 pub(super) use background::Background;
 pub(crate) use live_log::LiveLog;
 use shim_handle::ShimHandle;
@@ -52,6 +54,9 @@ const GATE_CLOSED: &str = "ended: its gate was closed while it could write";
 
 /// How a good end is told.
 pub(crate) const GOOD_END: &str = "exit code 0";
+
+/// How long the end of an agent is waited for that has closed its output.
+const GRACE_OF_AGENT: Duration = Duration::from_secs(2);
 
 /// How much is read at once, in bytes: as much as a pipe holds.
 const PIECE: usize = 64 << 10;

@@ -35,7 +35,7 @@ use teamd_shared::id::RequestId;
 use teamd_shared::member::Gate;
 
 use answer_plan::AnswerPlan;
-pub(crate) use bash::{Bash, GOOD_END, LiveLog};
+pub(crate) use bash::{AgentProcess, Bash, GOOD_END, Launch, LiveLog};
 use edit_file::EditFile;
 pub(crate) use plan_approval::PlanApproval;
 use read_file::ReadFile;
@@ -185,9 +185,20 @@ pub(crate) trait Tools: std::fmt::Debug {
     fn clear_up(&self, _broken_off: &LocalAction) {}
     /// Tells whether something runs beside the calls that may write: a command in the background, an agent with an open gate.
     fn has_background(&mut self) -> bool;
+    /// Starts the agent of the teammate, which runs for many turns.
+    ///
+    /// # Errors
+    /// Why it cannot be started. Fits behind "error: ".
+    fn start_process(&mut self, _launch: Launch, _gate: Gate) -> Result<AgentProcess, String> {
+        Err("this teammate has no agent of its own".to_owned())
+    }
     /// Opens the gate of the agent, if one runs behind a closed gate; tells whether that is so.
     fn open_gate(&mut self) -> bool {
         false
+    }
+    /// Waits until an agent whose gate is to be opened can write.
+    fn opened(&mut self) -> impl Future<Output = ()> {
+        std::future::ready(())
     }
     /// Closes the gate of the agent, and ends the commands in the background with all that they started; returns when that is done.
     fn end_background(&mut self) -> impl Future<Output = ()>;

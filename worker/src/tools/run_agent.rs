@@ -1,7 +1,7 @@
 //! `run`: one process of the teammate's agent, for one piece of work. No model is told of it.
 
 use std::fs::File;
-use std::io::{self, Seek, Write};
+use std::io::{self, Read, Seek, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 
@@ -10,12 +10,16 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use teamd_shared::environment::Environment;
 use teamd_shared::member::{Agent, Gate};
+use uuid::Uuid;
 
 use super::ToolboxConfig;
-use super::bash::{Foreground, GateHandle, Way};
+use super::bash::{AgentProcess, Foreground, GateHandle, Launch, Way};
 use crate::model::Gateway;
 use crate::sandbox::Policy;
 use crate::shim::{AgentOrder, Job, Order};
+
+/// How much of a session is read, in bytes.
+const MAX_HISTORY: u64 = 256 << 20;
 
 /// Runs the agent.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
@@ -25,28 +29,31 @@ pub(crate) struct RunAgent {
     pub(crate) input: String,
 }
 
-impl RunAgent {
-    /// Starts the agent, confined by a policy; `live`: that is the policy of an open gate, and the gate changes while it runs.
-    ///
-    /// # Errors
-    /// The system's error.
-    pub(super) fn start(
-        &self,
-        (agent, gateway): (&Agent, Gateway),
-        (config, mut environment): (&ToolboxConfig, Environment),
-        temp: &Path,
-        (policy, gate, live): (Option<Policy>, Gate, bool),
-    ) -> io::Result<(Foreground, GateHandle)> {
-        let mut input = File::from(memfd_create("messages", MemfdFlags::CLOEXEC)?);
-        input.write_all(self.input.as_bytes())?;
-        input.rewind()?;
+/// What an agent is started with.
+pub(super) struct Setting<'a> {
+    pub(super) agent: &'a Agent,
+    pub(super) config: &'a ToolboxConfig,
+    pub(super) environment: Environment,
+    pub(super) temp: &'a Path,
+    pub(super) policy: Option<Policy>,
+    /// Its gate when it begins, and whether that changes while it runs: then the policy is that of an open gate.
+    pub(super) gate: Gate,
+    pub(super) live: bool,
+    pub(super) gateway: Gateway,
+}
+
+impl Setting<'_> {
+    /// Makes the job of an agent with further arguments, that reads this; returns also what its error output can be read from, and the
+    /// way to its gateway.
+    fn job(self, arguments: Vec<String>, input: OwnedFd) -> io::Result<(Job, File, Way)> {
+        let Self { agent, config, mut environment, temp, policy, gate, live, gateway } = self;
         // It has no name there, and is gone with its last descriptor.
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
         let errors = File::from(open(temp, flags, Mode::RUSR | Mode::WUSR)?);
         let read = errors.try_clone()?;
         let mut way = Way::make(gateway, live)?;
         let order = AgentOrder {
-            command: agent.command.clone(),
+            command: agent.command.iter().cloned().chain(arguments).collect(),
             stdio: [input.as_raw_fd(), errors.as_raw_fd()],
             live_gate: live.then_some(gate),
             listen: way.listen(),
@@ -54,8 +61,44 @@ impl RunAgent {
         let order = Order { timeout: None, bounds: config.bounds, policy, agent: Some(order) };
         config.workspace.metadata()?;
         way.variables().iter().for_each(|(name, value)| environment.set(name, value));
-        let handed_on = [OwnedFd::from(input), errors.into()].into_iter().chain(way.hand_on()).collect();
-        let job = Job::of_agent(order, &environment, &config.workspace, handed_on)?;
-        Foreground::start_agent(&job, &config.liveness_lock, (gate, read), way)
+        let handed_on = [input, errors.into()].into_iter().chain(way.hand_on()).collect();
+        Ok((Job::of_agent(order, &environment, &config.workspace, handed_on)?, read, way))
     }
+
+    /// Starts an agent for one piece of work, confined by the policy.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub(super) fn run(self, work: &RunAgent) -> io::Result<(Foreground, GateHandle)> {
+        let mut input = File::from(memfd_create("messages", MemfdFlags::CLOEXEC)?);
+        input.write_all(work.input.as_bytes())?;
+        input.rewind()?;
+        let (gate, lock) = (self.gate, &self.config.liveness_lock);
+        let (job, errors, way) = self.job(Vec::new(), input.into())?;
+        Foreground::start_agent(&job, lock, (gate, errors), way)
+    }
+
+    /// Starts an agent for many turns; `state`: its state directory.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub(super) fn launch(self, launch: Launch, state: &Path) -> io::Result<(AgentProcess, GateHandle)> {
+        let Launch { driver, session, known } = launch;
+        let history = driver.history(state, session).map(|path| read_history(&path)).transpose()?;
+        let holds = |id: &Uuid| history.as_ref().is_some_and(|text| text.contains(&id.to_string()));
+        let known = known.into_iter().filter(holds).collect();
+        let arguments = driver.arguments(session, history.is_some());
+        let (reads, writes) = io::pipe()?;
+        let (gate, lock) = (self.gate, &self.config.liveness_lock);
+        let (job, errors, way) = self.job(arguments, reads.into())?;
+        AgentProcess::start(&job, lock, (driver, known), (writes.into(), errors), (gate, way))
+    }
+}
+
+/// Reads what the agent has kept of a session: it may have put anything there.
+fn read_history(path: &Path) -> io::Result<String> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let mut bytes = Vec::new();
+    File::from(open(path, flags, Mode::empty())?).take(MAX_HISTORY).read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }

@@ -101,6 +101,9 @@ static TABLE: LazyLock<[Tool; 23]> = LazyLock::new(|| {
     ]
 });
 
+/// The tools that work on the machine.
+const OF_THE_MACHINE: [&str; 4] = ["bash", "read_file", "write_file", "edit_file"];
+
 /// The tools that a read-only member is not offered.
 const WRITE_FILES: [&str; 2] = ["write_file", "edit_file"];
 
@@ -160,6 +163,13 @@ impl Caller {
     pub(crate) fn tools(self, mode: SandboxMode) -> Vec<prompt::ToolText> {
         let works = |tool: &&Tool| mode != SandboxMode::ReadOnly || !WRITE_FILES.contains(&tool.name);
         self.offered().filter(works).map(|tool| (tool.describe)(tool.name)).collect()
+    }
+
+    /// Returns the tools that do not work on the machine: an agent has its own for that.
+    pub(crate) fn team_tools(self) -> impl Iterator<Item = prompt::ToolText> {
+        self.offered()
+            .filter(|tool| !OF_THE_MACHINE.contains(&tool.name))
+            .map(|tool| (tool.describe)(tool.name))
     }
 
     fn offered(self) -> impl Iterator<Item = &'static Tool> {

@@ -15,12 +15,16 @@ use teamd_shared::team_dir::TeamDir;
 use tokio::time::{Duration, Instant, sleep_until};
 
 use super::bash::{Background, Bash, Foreground, GateHandle, cannot_start, sweep_orphans};
+use super::run_agent::Setting;
 use super::workspace::{Guide, Workspace};
-use super::{EditFile, LocalAction, Outcome, RunAgent, Runs, Sleep, Tools, WriteFile};
+use super::{AgentProcess, EditFile, Launch, LocalAction, Outcome, RunAgent, Runs, Sleep, Tools, WriteFile};
 use crate::args::ConfinementArgs;
 use crate::cgroup::OwnCgroup;
 use crate::model::Gateway;
 use crate::sandbox::{self, Origin, Places, TempDir};
+
+/// How long a gate may take to open.
+const OPENED_WITHIN: Duration = Duration::from_secs(2);
 
 /// What a read-only member is told when it writes a file.
 const READ_ONLY: &str = "refused: this teammate is read-only; it changes no file";
@@ -182,8 +186,8 @@ impl Toolbox {
         Ok(environment)
     }
 
-    /// Starts the agent.
-    fn start_agent(&mut self, run: &RunAgent, gate: Gate) -> Result<Running, String> {
+    /// Returns what the agent is started with.
+    fn agent_setting(&self, gate: Gate) -> Result<Setting<'_>, String> {
         let ToolboxConfig { sandbox, team_dir, confinement, agent, cgroup, .. } = &self.config;
         let Some(agent) = agent else { return Err("this teammate has no agent of its own".to_owned()) };
         let Confinement { layers, weak, .. } = *confinement;
@@ -197,16 +201,18 @@ impl Toolbox {
             // Without a network namespace of its own, its model is reached by the network of the machine.
             policy.network = !live && (policy.network || gateway.has_model());
         }
-        let cannot = |error: io::Error| format!("cannot start the agent {}: {error}", agent.name);
-        let environment = self.agent_environment().map_err(cannot)?;
-        cgroup.as_ref().map_or(Ok(()), |cgroup| cgroup.enter()).map_err(cannot)?;
-        let started = run.start(
-            (agent, gateway),
-            (&self.config, environment),
-            &self.places.temp.path,
-            (policy, gate, live),
-        );
-        let (running, gate) = started.map_err(cannot)?;
+        let environment = self.agent_environment().map_err(|error| cannot_start_agent(agent, &error))?;
+        let entered = cgroup.as_ref().map_or(Ok(()), |cgroup| cgroup.enter());
+        entered.map_err(|error| cannot_start_agent(agent, &error))?;
+        let (config, temp) = (&self.config, self.places.temp.path.as_path());
+        Ok(Setting { agent, config, environment, temp, policy, gate, live, gateway })
+    }
+
+    /// Starts the agent for one piece of work.
+    fn start_agent(&mut self, run: &RunAgent, gate: Gate) -> Result<Running, String> {
+        let setting = self.agent_setting(gate)?;
+        let agent = setting.agent;
+        let (running, gate) = setting.run(run).map_err(|error| cannot_start_agent(agent, &error))?;
         self.gate = Some(gate);
         Ok(Running::Bash(Box::new(running)))
     }
@@ -269,8 +275,25 @@ impl Tools for Toolbox {
         }
     }
 
+    fn start_process(&mut self, launch: Launch, gate: Gate) -> Result<AgentProcess, String> {
+        let setting = self.agent_setting(gate)?;
+        let agent = setting.agent;
+        let state = self.places.state.as_ref().map(|state| state.path.as_path()).unwrap_or(Path::new("/"));
+        let started = setting.launch(launch, state);
+        let (process, gate) = started.map_err(|error| cannot_start_agent(agent, &error))?;
+        self.gate = Some(gate);
+        Ok(process)
+    }
+
     fn open_gate(&mut self) -> bool {
         self.gate.as_ref().is_some_and(GateHandle::open)
+    }
+
+    async fn opened(&mut self) {
+        let Some(gate) = &mut self.gate else { return };
+        if tokio::time::timeout(OPENED_WITHIN, gate.opened()).await.is_err() {
+            tracing::error!("the gate of the agent does not open");
+        }
     }
 
     async fn end_background(&mut self) {
@@ -287,6 +310,10 @@ impl Tools for Toolbox {
     fn reap_orphans(&mut self) {
         sweep_orphans();
     }
+}
+
+fn cannot_start_agent(agent: &Agent, error: &io::Error) -> String {
+    format!("cannot start the agent {}: {error}", agent.name)
 }
 
 /// Makes the state directory of an agent.

@@ -5,13 +5,16 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Access, access};
 use serde_json::json;
 use teamd_shared::environment::Environment;
-use teamd_shared::terms::{AgentProgram, BUILT_IN};
+use teamd_shared::terms::{AgentProgram, BUILT_IN, Protocol};
 
 use crate::ctl::context::Context;
 use crate::ctl::escape;
 use crate::ctl::table::{Cell, Table};
 use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
+
+/// The agent that needs no table in `team.toml`.
+const CLAUDE: &str = Protocol::Claude.as_str();
 
 /// Runs the command.
 pub(in crate::ctl) fn run(context: &Context) -> CommandResult {
@@ -20,7 +23,10 @@ pub(in crate::ctl) fn run(context: &Context) -> CommandResult {
     let mut table = Table::new(&["AGENT", "PROTOCOL", "STATE", "COMMAND"]);
     table.row([BUILT_IN, "-", "ready", "-"].map(Cell::new).to_vec());
     let mut all = vec![json!({"name": BUILT_IN, "protocol": null, "state": "ready", "command": null})];
-    for (name, agent) in &file.agents {
+    let known = [CLAUDE].into_iter().filter(|name| !file.agents.contains_key(*name));
+    let known: Vec<_> =
+        known.filter_map(|name| Some((name.to_owned(), AgentProgram::known(name)?))).collect();
+    for (name, agent) in known.iter().map(|(name, agent)| (name, agent)).chain(&file.agents) {
         let state = match find(agent, &environment) {
             None => "missing",
             Some(_) if untrusted.contains(&agent.trust_key(name)) => "not trusted",
@@ -47,11 +53,23 @@ pub(in crate::ctl) fn run(context: &Context) -> CommandResult {
 /// [`ExitCode::Failed`] if its program is not there.
 pub(super) fn check(name: &str, agent: &AgentProgram, environment: &Environment) -> Result<(), CommandError> {
     if find(agent, environment).is_some() {
-        return Ok(());
+        let has_key =
+            ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"].iter().any(|key| environment.value(key).is_some());
+        if agent.protocol != Protocol::Claude || has_key {
+            return Ok(());
+        }
+        let message =
+            format!("the agent {name} needs ANTHROPIC_API_KEY, or ANTHROPIC_AUTH_TOKEN for a gateway");
+        let why =
+            "a login of a subscription is not used: the tokens of several processes would log each other out";
+        return Err(CommandError::new(ExitCode::Failed, message).hint(why));
     }
     let program = escape::line(&agent.command[0]).into_owned();
     let message = format!("the agent {name} cannot be started: there is no program {program}");
-    let hint = format!("install it, or correct `command` in `[agents.{name}]` of team.toml");
+    let hint = match agent.protocol {
+        Protocol::Claude => "`npm install -g @anthropic-ai/claude-code` installs it".to_owned(),
+        Protocol::Run => format!("install it, or correct `command` in `[agents.{name}]` of team.toml"),
+    };
     Err(CommandError::new(ExitCode::Failed, message).hint(hint).hint("`teamctl agents` lists the agents"))
 }
 

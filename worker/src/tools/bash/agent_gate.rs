@@ -13,6 +13,8 @@ pub(in crate::tools) struct GateHandle {
     wanted: watch::Sender<Gate>,
     /// None: nothing of the agent is left.
     held: watch::Receiver<Option<Gate>>,
+    /// What the shim has said last; none: nothing of the agent is left.
+    set: watch::Receiver<Option<Gate>>,
 }
 
 impl GateHandle {
@@ -26,6 +28,15 @@ impl GateHandle {
     pub(in crate::tools) fn open(&self) -> bool {
         let opens = *self.held.borrow() == Some(Gate::Closed) && !self.may_write();
         opens && self.want(Gate::Open)
+    }
+
+    /// Waits until the agent can write, once it is to be opened.
+    pub(in crate::tools) async fn opened(&mut self) {
+        if *self.wanted.borrow() == Gate::Open
+            && self.set.wait_for(|set| *set != Some(Gate::Closed)).await.is_err()
+        {
+            tracing::debug!("the agent is gone");
+        }
     }
 
     /// Closes it; returns when the agent cannot write any more. May be dropped and called again.
@@ -52,6 +63,7 @@ impl GateHandle {
 pub(super) struct AgentGate {
     wanted: watch::Receiver<Gate>,
     held: watch::Sender<Option<Gate>>,
+    set: watch::Sender<Option<Gate>>,
     /// Whether the gate changes while the agent runs.
     is_live: bool,
     /// What the shim was told last, and how many answers it owes.
@@ -64,8 +76,9 @@ pub(super) struct AgentGate {
 pub(super) fn pair(gate: Gate, is_live: bool) -> (GateHandle, AgentGate) {
     let (wants, wanted) = watch::channel(gate);
     let (holds, held) = watch::channel(Some(gate));
-    let side = AgentGate { wanted, held: holds, is_live, told: gate, due: 0, has_ended_it: false };
-    (GateHandle { wanted: wants, held }, side)
+    let (sets, set) = watch::channel(Some(gate));
+    let side = AgentGate { wanted, held: holds, set: sets, is_live, told: gate, due: 0, has_ended_it: false };
+    (GateHandle { wanted: wants, held, set }, side)
 }
 
 /// Waits until another gate is wanted, if there is an agent. Dropping the future loses nothing.
@@ -99,6 +112,7 @@ impl AgentGate {
             self.due = self.due.saturating_sub(1);
             if self.due == 0 && gate == self.told {
                 self.held.send_replace(Some(gate));
+                self.set.send_replace(Some(gate));
             }
         }
     }
@@ -115,6 +129,7 @@ impl AgentGate {
     /// Nothing of the agent is left.
     pub(super) fn nothing_runs(&mut self) {
         self.held.send_replace(None);
+        self.set.send_replace(None);
     }
 }
 
@@ -157,6 +172,21 @@ mod tests {
         assert!(handle.may_write());
         side.nothing_runs();
         assert!(!handle.may_write() && !handle.open());
+    }
+
+    #[tokio::test]
+    async fn a_gate_is_waited_for_until_the_shim_has_opened_it() {
+        let (mut handle, mut side) = pair(Gate::Closed, true);
+        handle.opened().await;
+        assert!(handle.open());
+        side.ask(Gate::Open);
+        tokio::select! {
+            biased;
+            () = handle.opened() => panic!("it is still closed"),
+            () = std::future::ready(()) => {}
+        }
+        answer(&mut side, Gate::Open);
+        handle.opened().await;
     }
 
     #[tokio::test]

@@ -1,0 +1,250 @@
+//! Claude Code as a teammate: a stub speaks its protocol, and does what the messages say (`tests/fixtures/claude-stub.py`).
+
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+use crate::support::process::children;
+use crate::support::{Team, is_alive, signal};
+
+const KEY: &str = "sk-fake-0123456789-never-to-be-seen";
+
+/// A team whose agent `claude` is the stub; none without Python.
+fn team(layers: &str) -> Option<Team> {
+    let team = Team::new().with("ANTHROPIC_API_KEY", KEY).with("TEAM_SANDBOX_LAYERS", layers);
+    if !team.command("python3", ["-c", ""]).status().is_ok_and(|status| status.success()) {
+        return None;
+    }
+    team.write("stub.py", include_str!("../fixtures/claude-stub.py"));
+    let command = format!(
+        "[agents.claude]\ncommand = ['python3', '{}']\nprotocol = 'claude'\n",
+        team.root().join("stub.py").display()
+    );
+    team.write("team.toml", &command);
+    team.trust();
+    team.teamd(["start"]).ok();
+    Some(team)
+}
+
+const LIVE: &str = "namespaces,landlock,seccomp";
+const SETS: [&str; 2] = [LIVE, "landlock,seccomp"];
+
+fn spawn(team: &Team, flags: &[&str]) {
+    team.teamctl(["spawn", "carol", "--agent", "claude"].iter().chain(flags)).ok();
+}
+
+/// Sends a message, and returns what carol told the lead when that piece of work had ended.
+fn runs(team: &Team, message: &str) -> Value {
+    let before = team.notices("carol").len();
+    team.send("carol", message);
+    team.until_finished("carol", before + 1);
+    team.notices("carol").pop().unwrap()
+}
+
+/// What the stub has kept of its session.
+fn session(team: &Team) -> String {
+    let found =
+        team.command("bash", ["-c", "cat $HOME/.local/state/teamd/agents/*/carol/claude/projects/*/*.jsonl"]);
+    let mut found = found;
+    String::from_utf8(found.output().unwrap().stdout).unwrap()
+}
+
+/// The process of the agent itself.
+fn agent_of(team: &Team) -> i32 {
+    let is_agent = |pid: &i32| {
+        let line = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        !line.starts_with("team-") && line.contains("stub.py")
+    };
+    let mut level = vec![team.pid("carol")];
+    for _ in 0..4 {
+        level = level.into_iter().flat_map(children).collect();
+        if let Some(agent) = level.iter().find(|pid| is_agent(pid)) {
+            return *agent;
+        }
+    }
+    panic!("no agent: {:?}", team.processes());
+}
+
+#[test]
+fn one_process_works_through_many_messages_and_leaves_at_once_when_idle() {
+    for layers in SETS {
+        let Some(team) = team(layers) else { return };
+        spawn(&team, &["--prompt", "$ echo first > made; echo $PPID\nsay hello"]);
+        team.until_finished("carol", 1);
+        let first = team.notices("carol").pop().unwrap();
+        assert_eq!(first["idle_reason"], "available", "{layers}: {first}");
+        let content = first["content"].as_str().unwrap();
+        assert!(content.ends_with("hello") && team.text("made") == "first\n", "{content}");
+        let calls = team.results("carol");
+        assert_eq!(calls.len(), 1, "the call is in the transcript: {calls:?}");
+        let again = runs(&team, "$ echo $PPID");
+        assert_eq!(
+            again["content"].as_str().unwrap().lines().next(),
+            content.lines().next(),
+            "it is the same process"
+        );
+        // 500 of each turn, and what each answer has written.
+        let usage = |what: &str| team.member("carol")["usage"][what].clone();
+        team.until("all to be counted", || {
+            (usage("input_tokens"), usage("output_tokens")) == (json!(1000), json!(120))
+        });
+        let said = runs(
+            &team,
+            "@send_message {\"to\": \"lead\", \"content\": \"done with it\"}\n@task_list\n@no_such_tool",
+        );
+        assert!(said["content"].as_str().unwrap().contains("sent"), "{said}");
+        assert!(team.file("inbox/lead.jsonl").contains("done with it"));
+        let before = session(&team).len();
+        assert_eq!(team.shutdown("carol", &[], 0)["outcome"], "shutdown");
+        assert_eq!(session(&team).len(), before, "its model was not asked");
+        team.until("all to be gone", || team.processes().len() == 1);
+        assert!(!team.file("transcript/carol.jsonl").contains(KEY) && !session(&team).contains(KEY));
+    }
+}
+
+#[test]
+fn a_message_joins_the_work_that_is_done_and_so_does_a_shutdown_request() {
+    let Some(team) = team(LIVE) else { return };
+    spawn(&team, &[]);
+    team.send("carol", "$ touch ready; until [ -e go ]; do sleep 0.01; done; echo first");
+    team.until("the command", || team.made("ready"));
+    team.send("carol", "say second");
+    team.write("go", "");
+    team.until_finished("carol", 1);
+    let content = team.notices("carol").pop().unwrap()["content"].as_str().unwrap().to_owned();
+    assert!(content.contains("first") && content.contains("second"), "{content}");
+    assert_eq!(team.notices("carol").len(), 1);
+    team.send("carol", "$ touch again; until [ -e go2 ]; do sleep 0.01; done; echo third");
+    team.until("the command", || team.made("again"));
+    let running = team.start_teamctl(["--json", "shutdown", "carol"]);
+    let id = team.until_asked("carol");
+    team.write("go2", "");
+    assert_eq!(running.finish().ok().json()["results"][0]["outcome"], "shutdown");
+    let answered = team.request(&id);
+    assert_eq!(
+        (&answered["answered_by"], &answered["reason"]),
+        (&json!("model"), &json!("voted")),
+        "{answered}"
+    );
+}
+
+#[test]
+fn a_plan_ends_the_turn_and_its_verdict_arrives_as_a_message() {
+    for layers in SETS {
+        let Some(team) = team(layers) else { return };
+        let plans = "$ echo x > made 2>/dev/null || echo closed\n@plan_approval {\"plan\": \"make it\"}";
+        spawn(&team, &["--plan", "--prompt", plans]);
+        let id = team.until_planned("carol");
+        assert_eq!(team.request(&id)["payload"]["plan"], "make it");
+        assert!(!team.made("made"), "{layers}");
+        team.until("the end of its turn", || session(&team).contains("\"said\""));
+        team.teamctl(["approve", &id, "--feedback", "\n$ echo done > made\n"]).ok();
+        team.until_finished("carol", 1);
+        assert_eq!(team.text("made"), "done\n", "{layers}");
+        team.teamctl([
+            "request-plan",
+            "carol",
+            "\n$ echo x > more 2>/dev/null || echo closed again\n@plan_approval {\"plan\": \"more\"}",
+        ])
+        .ok();
+        let id = team.until_planned("carol");
+        assert!(!team.made("more") && session(&team).contains("closed again"), "{layers} {}", session(&team));
+        team.teamctl(["approve", &id, "--feedback", "\n$ echo y > more\n"]).ok();
+        team.until_finished("carol", 2);
+        assert_eq!(team.text("more"), "y\n", "{layers}");
+    }
+}
+
+#[test]
+fn a_busy_agent_that_does_not_answer_is_ended_at_the_deadline() {
+    let Some(team) = team(LIVE) else { return };
+    for order in ["hang", "$ (setsid sleep 300 &); touch ready; sleep 301"] {
+        spawn(&team, &[]);
+        team.send("carol", order);
+        team.until("its turn", || session(&team).contains(order.split(' ').next_back().unwrap()));
+        assert_eq!(team.shutdown("carol", &["--decide-within", "0.2s"], 0)["outcome"], "shutdown");
+        team.until("all to be gone", || team.processes().len() == 1);
+        team.teamctl(["forget", "carol"]).ok();
+    }
+}
+
+/// Killed, the agent or its worker, in the middle of a turn: the session goes on, no message is lost, and none is told twice.
+#[test]
+fn a_killed_agent_goes_on_with_its_session_and_is_told_nothing_twice() {
+    for (layers, kills_worker) in [(LIVE, false), (LIVE, true), ("landlock,seccomp", false)] {
+        let Some(team) = team(layers) else { return };
+        spawn(&team, &["--prompt", "say first-words"]);
+        team.until_finished("carol", 1);
+        team.send("carol", "$ echo once >> runs; touch ready; until [ -e go ]; do sleep 0.01; done");
+        team.until("the command", || team.made("ready"));
+        team.send("carol", "$ echo later >> runs");
+        let (agent, worker) = (agent_of(&team), team.pid("carol"));
+        signal(if kills_worker { worker } else { agent }, Signal::SIGKILL);
+        team.until("its end", || !is_alive(agent));
+        team.write("go", "");
+        team.until("the second message", || team.text("runs").contains("later"));
+        team.wait_for("carol", "idle");
+        assert_eq!(team.text("runs"), "once\nlater\n", "{layers} {kills_worker}");
+        let kept = session(&team);
+        for told in ["say first-words", "echo once >> runs", "echo later >> runs"] {
+            let users =
+                kept.lines().filter(|line| line.contains("\"type\": \"user\"") && line.contains(told));
+            assert_eq!(users.count(), 1, "{told}: {kept}");
+        }
+        assert!(kept.contains("may have run"), "it is told that it was interrupted: {kept}");
+    }
+}
+
+#[test]
+fn what_an_agent_does_wrong_fails_a_piece_of_work_at_most() {
+    let Some(team) = team(LIVE) else { return };
+    spawn(&team, &[]);
+    for (order, content) in [
+        ("garbage\nsay still here", "still here"),
+        ("twice\nsay once or twice", "once or twice"),
+        ("flood\nsay afloat", "afloat"),
+        ("forged", "not known"),
+        ("subagent\nsay mine", "mine"),
+        // It ends, and goes on with its session.
+        ("half", "done"),
+        ("die", "done"),
+    ] {
+        let told = runs(&team, order);
+        assert_eq!(told["idle_reason"], "available", "{order}: {told}");
+        let said = told["content"].as_str().unwrap();
+        assert!(said.contains(content) && !said.contains("of a subagent"), "{order}: {told}");
+    }
+    let failed = runs(&team, "fail 529");
+    assert_eq!(failed["idle_reason"], "failed");
+    assert!(failed["content"].as_str().unwrap().contains("status 529"), "{failed}");
+    team.until("status to say so", || team.teamctl(["status"]).ok().stdout.contains("failed"));
+    let before = team.notices("carol").len();
+    team.send("carol", "hang");
+    team.wait_for("carol", "working");
+    team.until("its turn", || session(&team).contains("hang"));
+    team.teamctl(["interrupt", "carol"]).ok();
+    team.until_finished("carol", before + 1);
+    assert_eq!(team.notices("carol").pop().unwrap()["idle_reason"], "interrupted");
+    assert_eq!(runs(&team, "say back again")["content"], "back again");
+}
+
+#[test]
+fn an_agent_that_cannot_begin_is_an_error_of_spawn() {
+    let Some(team) = team(LIVE) else { return };
+    let keyless = team.with("ANTHROPIC_API_KEY", "");
+    let refused = keyless.teamctl(["spawn", "carol", "--agent", "claude"]).exits(1);
+    assert!(
+        refused.stderr.contains("needs ANTHROPIC_API_KEY") && refused.stderr.contains("login"),
+        "{}",
+        refused.stderr
+    );
+    let team = keyless.with("ANTHROPIC_API_KEY", KEY);
+    for (command, told) in
+        [("['echo', 'hello']", "hello"), ("['sh', '-c', 'echo out of ink >&2; exit 3']", "out of ink")]
+    {
+        team.write("team.toml", &format!("[agents.claude]\ncommand = {command}\nprotocol = 'claude'\n"));
+        team.trust();
+        team.teamctl(["spawn", "carol", "--agent", "claude", "--restart", "never"]).exits(1);
+        let log = team.file("log/carol.log");
+        assert!(log.contains(told), "{command}: {log}");
+    }
+}

@@ -1,0 +1,302 @@
+//! Claude Code: `claude -p` with stream-json in both directions, one process for many turns. Its team tools come and go through the same
+//! pipe, as control messages that carry MCP. Written from the frames of version 2.1.330.
+
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use teamd_shared::transcript::Usage;
+use uuid::Uuid;
+
+use super::{AgentDriver, HandedTool, Heard};
+
+/// What the tools that are handed over are called by the agent.
+const PREFIX: &str = "mcp__team__";
+
+/// Its tools for teams, tasks, worktrees and subagents of its own: two protocols confuse a model. And those that ask a person.
+const DISALLOWED: &str = "Task,Agent,SendMessage,ListAgents,EnterWorktree,ExitWorktree,EnterPlanMode,ExitPlanMode,AskUserQuestion,CronCreate,CronDelete,CronList,ScheduleWakeup,Workflow,Monitor";
+
+/// The version of MCP that is spoken.
+const MCP: &str = "2025-11-25";
+
+/// The driver.
+#[derive(Debug)]
+pub(crate) struct Claude {
+    tools: Vec<HandedTool>,
+    instructions: String,
+    model: Option<String>,
+    /// Calls of handed tools that were seen and have no outcome yet.
+    seen: HashSet<String>,
+    /// Where the outcome of a call goes: the ids of the control request, and of the message in it.
+    asked: HashMap<String, (Value, Value)>,
+    /// Outcomes of calls that are not asked for yet.
+    early: HashMap<String, (String, bool)>,
+    /// The answer of the model whose cost was counted last, and what was counted of this turn.
+    counted: (String, Usage),
+}
+
+impl Claude {
+    /// Makes it; `instructions` are added to its own.
+    pub(crate) fn new(tools: Vec<HandedTool>, instructions: String, model: Option<String>) -> Self {
+        let (seen, asked, early, counted) = Default::default();
+        Self { tools, instructions, model, seen, asked, early, counted }
+    }
+
+    /// Answers a control request of the agent.
+    fn control(&mut self, frame: &Value) -> String {
+        let (id, request) = (&frame["request_id"], &frame["request"]);
+        match request["subtype"].as_str() {
+            // The kernel decides what it may do.
+            Some("can_use_tool") => {
+                success(id, &json!({"behavior": "allow", "updatedInput": request["input"]}))
+            }
+            Some("mcp_message") => self.mcp(id, &request["message"]),
+            _ => refused(id, "not supported"),
+        }
+    }
+
+    /// Answers a message of MCP; an empty text if that comes later.
+    fn mcp(&mut self, request: &Value, message: &Value) -> String {
+        let of = |result: Value| mcp_result(request, &message["id"], &result);
+        match message["method"].as_str() {
+            Some("initialize") => of(json!({
+                "protocolVersion": message["params"]["protocolVersion"].as_str().unwrap_or(MCP),
+                "capabilities": {"tools": {}}, "serverInfo": {"name": "team", "version": "1"},
+            })),
+            Some("tools/list") => {
+                let shown = |HandedTool { text, .. }: &HandedTool| json!({"name": text.name, "description": text.description, "inputSchema": text.input});
+                of(json!({"tools": self.tools.iter().map(shown).collect::<Vec<_>>()}))
+            }
+            Some("tools/call") => self.called(request, message),
+            _ if message.get("id").is_none() => {
+                success(request, &json!({"mcp_response": {"jsonrpc": "2.0", "result": {}, "id": 0}}))
+            }
+            _ => {
+                let error = json!({"code": -32601, "message": "there is no such method"});
+                success(
+                    request,
+                    &json!({"mcp_response": {"jsonrpc": "2.0", "id": message["id"], "error": error}}),
+                )
+            }
+        }
+    }
+
+    fn called(&mut self, request: &Value, message: &Value) -> String {
+        let params = &message["params"];
+        let call = params["_meta"]["claudecode/toolUseId"].as_str().unwrap_or_default().to_owned();
+        let tell = |content: &str, is_error| mcp_result(request, &message["id"], &outcome(content, is_error));
+        if !self.seen.remove(&call) {
+            return tell(
+                "this call is not known to the team: only your main conversation calls its tools, each call once",
+                true,
+            );
+        }
+        let tool = self.tools.iter().find(|tool| params["name"] == tool.text.name);
+        if let Some(at_once) = tool.and_then(|tool| tool.at_once) {
+            return tell(at_once, false);
+        }
+        if let Some((content, is_error)) = self.early.remove(&call) {
+            return tell(&content, is_error);
+        }
+        self.asked.insert(call, (request.clone(), message["id"].clone()));
+        String::new()
+    }
+
+    /// Reads a message of the model: text and calls, and what it cost.
+    fn assistant(&mut self, message: &Value) -> Vec<Heard> {
+        let mut heard = Vec::new();
+        let id = message["id"].as_str().unwrap_or_default();
+        if self.counted.0 != id {
+            let cost = usage(&message["usage"]);
+            self.counted.0 = id.to_owned();
+            self.counted.1 += cost;
+            heard.push(Heard::Cost(cost));
+        }
+        for block in message["content"].as_array().into_iter().flatten() {
+            let text = |name: &str| block[name].as_str().unwrap_or_default().to_owned();
+            match block["type"].as_str() {
+                Some("text") => heard.push(Heard::Text(text("text"))),
+                Some("tool_use") => {
+                    let (id, name) = (text("id"), text("name"));
+                    let is_known = |name: &&str| self.tools.iter().any(|tool| tool.text.name == *name);
+                    let handed = name.strip_prefix(PREFIX).filter(is_known).map(str::to_owned);
+                    if handed.is_some() {
+                        self.seen.insert(id.clone());
+                    }
+                    let is_handed = handed.is_some();
+                    let input = block["input"].clone();
+                    heard.push(Heard::Call { id, name: handed.unwrap_or(name), input, is_handed });
+                }
+                _ => {}
+            }
+        }
+        heard
+    }
+
+    /// Reads how a turn ended.
+    fn result(&mut self, frame: &Value) -> Vec<Heard> {
+        let (_, counted) = std::mem::take(&mut self.counted);
+        let all = usage(&frame["usage"]);
+        let rest = Usage {
+            input_tokens: all.input_tokens.saturating_sub(counted.input_tokens),
+            output_tokens: all.output_tokens.saturating_sub(counted.output_tokens),
+            cache_read_input_tokens: all
+                .cache_read_input_tokens
+                .saturating_sub(counted.cache_read_input_tokens),
+            cache_creation_input_tokens: all
+                .cache_creation_input_tokens
+                .saturating_sub(counted.cache_creation_input_tokens),
+        };
+        let failure = (frame["is_error"] == true).then(|| {
+            let said = frame["result"].as_str().or(frame["subtype"].as_str()).unwrap_or("its turn failed");
+            frame["api_error_status"].as_u64().map_or(said.to_owned(), |status| {
+                format!("its service answered with status {status}: {said}")
+            })
+        });
+        vec![Heard::Cost(rest), Heard::TurnEnded { failure }]
+    }
+}
+
+impl AgentDriver for Claude {
+    fn arguments(&self, session: Uuid, resumes: bool) -> Vec<String> {
+        let servers = json!({"mcpServers": {"team": {"type": "sdk", "name": "team"}}}).to_string();
+        let how = if resumes { "--resume" } else { "--session-id" };
+        let session = session.to_string();
+        let mut all = vec![
+            "-p",
+            "--input-format",
+            "stream-json",
+            "--output-format",
+            "stream-json",
+            "--verbose",
+            how,
+            &session,
+            "--permission-prompt-tool",
+            "stdio",
+            "--permission-mode",
+            "default",
+            "--strict-mcp-config",
+            "--mcp-config",
+            &servers,
+            "--disallowedTools",
+            DISALLOWED,
+            "--setting-sources",
+            "project",
+            "--append-system-prompt",
+            &self.instructions,
+        ];
+        all.extend(self.model.iter().flat_map(|model| ["--model", model.as_str()]));
+        all.into_iter().map(str::to_owned).collect()
+    }
+
+    fn history(&self, state: &Path, session: Uuid) -> Option<PathBuf> {
+        let projects = std::fs::read_dir(state.join("claude/projects")).ok()?;
+        let files =
+            projects.filter_map(|project| Some(project.ok()?.path().join(format!("{session}.jsonl"))));
+        files.into_iter().find(|file| file.symlink_metadata().is_ok_and(|found| found.is_file()))
+    }
+
+    fn begin(&mut self) -> String {
+        line(
+            &json!({"type": "control_request", "request_id": "begin", "request": {"subtype": "initialize", "hooks": {}}}),
+        )
+    }
+
+    fn hear(&mut self, said: &str) -> (String, Vec<Heard>) {
+        let Ok(frame) = serde_json::from_str::<Value>(said) else {
+            return (String::new(), vec![Heard::Nonsense(said.to_owned())]);
+        };
+        // What a subagent does is part of a call.
+        if frame["parent_tool_use_id"].is_string() {
+            return (String::new(), Vec::new());
+        }
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let heard = match (frame["type"].as_str(), frame["subtype"].as_str()) {
+            (Some("control_request"), _) => return (self.control(&frame), Vec::new()),
+            (Some("control_response"), _) if frame["response"]["request_id"] == "begin" => vec![Heard::Ready],
+            (Some("command_lifecycle"), _) if frame["state"] == "started" => frame["command_uuid"]
+                .as_str()
+                .and_then(|id| id.parse().ok())
+                .map(Heard::Taken)
+                .into_iter()
+                .collect(),
+            (Some("assistant"), _) => self.assistant(&frame["message"]),
+            (Some("user"), _) => outcomes(&frame["message"]["content"]),
+            (Some("result"), _) => self.result(&frame),
+            (Some("system"), Some("api_retry")) => {
+                let status = frame["error_status"]
+                    .as_u64()
+                    .map_or(String::new(), |status| format!(" (status {status})"));
+                vec![Heard::Retry(format!("attempt {}{status}: {}", frame["attempt"], text(&frame["error"])))]
+            }
+            _ => Vec::new(),
+        };
+        (String::new(), heard)
+    }
+
+    fn say(&mut self, id: Uuid, text: &str) -> String {
+        let message = json!({"role": "user", "content": [{"type": "text", "text": text}]});
+        line(&json!({"type": "user", "message": message, "uuid": id.to_string()}))
+    }
+
+    fn answer(&mut self, id: &str, content: &str, is_error: bool) -> String {
+        match self.asked.remove(id) {
+            Some((request, message)) => mcp_result(&request, &message, &outcome(content, is_error)),
+            None => {
+                self.early.insert(id.to_owned(), (content.to_owned(), is_error));
+                String::new()
+            }
+        }
+    }
+}
+
+/// Returns the outcomes of its own tools that a message holds.
+fn outcomes(content: &Value) -> Vec<Heard> {
+    let results = content.as_array().into_iter().flatten().filter(|block| block["type"] == "tool_result");
+    let outcome = |block: &Value| {
+        let id = block["tool_use_id"].as_str().unwrap_or_default().to_owned();
+        let parts =
+            block["content"].as_array().into_iter().flatten().filter_map(|part| part["text"].as_str());
+        let content =
+            block["content"].as_str().map_or_else(|| parts.collect::<Vec<_>>().join("\n"), str::to_owned);
+        Heard::Outcome { id, content, is_error: block["is_error"] == true }
+    };
+    results.map(outcome).collect()
+}
+
+fn usage(value: &Value) -> Usage {
+    let count = |name: &str| value[name].as_u64().unwrap_or_default();
+    Usage {
+        input_tokens: count("input_tokens"),
+        output_tokens: count("output_tokens"),
+        cache_read_input_tokens: count("cache_read_input_tokens"),
+        cache_creation_input_tokens: count("cache_creation_input_tokens"),
+    }
+}
+
+fn outcome(content: &str, is_error: bool) -> Value {
+    json!({"content": [{"type": "text", "text": content}], "isError": is_error})
+}
+
+fn mcp_result(request: &Value, id: &Value, result: &Value) -> String {
+    success(request, &json!({"mcp_response": {"jsonrpc": "2.0", "id": id, "result": result}}))
+}
+
+fn success(request: &Value, response: &Value) -> String {
+    line(
+        &json!({"type": "control_response", "response": {"subtype": "success", "request_id": request, "response": response}}),
+    )
+}
+
+fn refused(request: &Value, why: &str) -> String {
+    line(
+        &json!({"type": "control_response", "response": {"subtype": "error", "request_id": request, "error": why}}),
+    )
+}
+
+fn line(frame: &Value) -> String {
+    format!("{frame}\n")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,107 @@
+use super::*;
+use crate::tools::Caller;
+
+fn driver() -> Claude {
+    let hand = |text: crate::model::prompt::ToolText| {
+        let at_once = (text.name == "plan_approval").then_some("later");
+        HandedTool { text, at_once }
+    };
+    Claude::new(Caller::Teammate.team_tools().map(hand).collect(), "be kind".to_owned(), Some("m".to_owned()))
+}
+
+fn hears(driver: &mut Claude, frame: &Value) -> (Value, Vec<Heard>) {
+    let (answer, heard) = driver.hear(&frame.to_string());
+    (if answer.is_empty() { Value::Null } else { serde_json::from_str(&answer).unwrap() }, heard)
+}
+
+fn assistant(block: &Value) -> Value {
+    let message =
+        json!({"id": "msg_1", "content": [block], "usage": {"input_tokens": 10, "output_tokens": 1}});
+    json!({"type": "assistant", "message": message, "parent_tool_use_id": null})
+}
+
+fn tool_call(name: &str, of: &str) -> Value {
+    let params = json!({"name": name, "arguments": {}, "_meta": {"claudecode/toolUseId": of}});
+    let message = json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params});
+    let request = json!({"subtype": "mcp_message", "server_name": "team", "message": message});
+    json!({"type": "control_request", "request_id": "r", "request": request})
+}
+
+fn text_of(answer: &Value) -> &str {
+    answer["response"]["response"]["mcp_response"]["result"]["content"][0]["text"].as_str().unwrap()
+}
+
+#[test]
+fn a_call_of_a_team_tool_is_answered_once_whichever_comes_first() {
+    let mut claude = driver();
+    let call = |id: &str| {
+        assistant(&json!({"type": "tool_use", "id": id, "name": "mcp__team__task_list", "input": {}}))
+    };
+    let (_, heard) = hears(&mut claude, &call("t1"));
+    let cost = Usage { input_tokens: 10, output_tokens: 1, ..Usage::default() };
+    let named = Heard::Call { id: "t1".into(), name: "task_list".into(), input: json!({}), is_handed: true };
+    assert_eq!(heard, [Heard::Cost(cost), named]);
+    assert_eq!(hears(&mut claude, &tool_call("task_list", "t1")), (Value::Null, Vec::new()));
+    assert_eq!(text_of(&serde_json::from_str(&claude.answer("t1", "none", false)).unwrap()), "none");
+    hears(&mut claude, &call("t2"));
+    assert_eq!(claude.answer("t2", "early", true), "");
+    let (answer, _) = hears(&mut claude, &tool_call("task_list", "t2"));
+    assert_eq!(
+        (text_of(&answer), &answer["response"]["response"]["mcp_response"]["result"]["isError"]),
+        ("early", &json!(true))
+    );
+    for forged in ["t2", "toolu_x", ""] {
+        let (answer, heard) = hears(&mut claude, &tool_call("task_list", forged));
+        assert!(text_of(&answer).contains("not known") && heard.is_empty(), "{forged}");
+    }
+}
+
+#[test]
+fn what_may_take_days_is_answered_at_once_and_questions_are_answered_by_the_driver() {
+    let mut claude = driver();
+    hears(
+        &mut claude,
+        &assistant(
+            &json!({"type": "tool_use", "id": "p", "name": "mcp__team__plan_approval", "input": {"plan": "x"}}),
+        ),
+    );
+    assert_eq!(text_of(&hears(&mut claude, &tool_call("plan_approval", "p")).0), "later");
+    let asks = json!({"type": "control_request", "request_id": "q", "request": {"subtype": "can_use_tool", "tool_name": "Bash", "input": {"command": "ls"}}});
+    let allowed = json!({"behavior": "allow", "updatedInput": {"command": "ls"}});
+    assert_eq!(hears(&mut claude, &asks).0["response"]["response"], allowed);
+    let other =
+        json!({"type": "control_request", "request_id": "q", "request": {"subtype": "hook_callback"}});
+    assert_eq!(hears(&mut claude, &other).0["response"]["subtype"], "error");
+}
+
+#[test]
+fn the_end_of_a_turn_says_what_it_cost_in_all_and_why_it_failed() {
+    let mut claude = driver();
+    hears(&mut claude, &assistant(&json!({"type": "text", "text": "hi"})));
+    let end = json!({"type": "result", "is_error": false, "result": "hi", "usage": {"input_tokens": 30, "output_tokens": 9}});
+    let rest = Usage { input_tokens: 20, output_tokens: 8, ..Usage::default() };
+    assert_eq!(hears(&mut claude, &end).1, [Heard::Cost(rest), Heard::TurnEnded { failure: None }]);
+    let failed = json!({"type": "result", "is_error": true, "api_error_status": 529, "result": "Overloaded", "usage": {}});
+    let why = Some("its service answered with status 529: Overloaded".to_owned());
+    assert_eq!(hears(&mut claude, &failed).1[1], Heard::TurnEnded { failure: why });
+}
+
+#[test]
+fn what_makes_no_sense_and_what_a_subagent_says_is_no_answer() {
+    let mut claude = driver();
+    assert_eq!(claude.hear("{half").1, [Heard::Nonsense("{half".to_owned())]);
+    for odd in [
+        json!(null),
+        json!([]),
+        json!({"type": 5}),
+        json!({"type": "assistant"}),
+        json!({"type": "user"}),
+        json!({"type": "new"}),
+    ] {
+        let heard = hears(&mut claude, &odd).1;
+        assert!(heard.iter().all(|heard| matches!(heard, Heard::Cost(_))), "{odd} {heard:?}");
+    }
+    let mut of_subagent = assistant(&json!({"type": "text", "text": "hi"}));
+    of_subagent["parent_tool_use_id"] = json!("toolu_1");
+    assert_eq!(hears(&mut claude, &of_subagent).1, []);
+}

@@ -1,0 +1,349 @@
+//! The mind of a teammate whose agent is a process for many turns: what the agent says becomes answers and results of the transcript, and
+//! what the transcript takes in is told to the agent. A call of a tool of the agent's own runs in the agent; a call of a handed tool runs in
+//! the session, as that of any model.
+//!
+//! A message has an id that follows from the transcript. So a process that goes on with a session is told what that does not hold yet,
+//! and nothing twice.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::future::pending;
+
+use teamd_shared::member::{Agent, Gate, Waiting};
+use teamd_shared::message::Message;
+use teamd_shared::name::Name;
+use teamd_shared::transcript::{Block, Event, Usage};
+use tokio::sync::watch;
+use uuid::{Builder, Uuid};
+
+use super::{AgentDriver, Claude, HandedTool, Heard};
+use crate::model::ModelError;
+use crate::model::message_text::{ask, show};
+use crate::tools::{AgentProcess, Launch, Outcome};
+
+/// How often the agent may end by itself in one piece of work, and is started again.
+const RESTARTS: u32 = 3;
+
+/// How long the service is said not to answer after its agent has said so.
+const OUTAGE: f64 = 120.0;
+
+/// What an agent is told that was ended in the middle of its work.
+const GO_ON: &str = "Your process ended in the middle of your work, and goes on now. A tool call without a result may have run. Go on.";
+
+/// What is added to the instructions of any model.
+const OWN_TOOLS: &str = "\n\nYour tools for files and commands are your own: what is said above of bash, write_file and edit_file holds for them. \
+    plan_approval returns at once: end your turn then; the verdict arrives as a message.";
+
+/// What the agent is told of a plan that it has submitted.
+const SUBMITTED: &str = "Submitted. Nothing can be changed before it is approved. End your turn now: the verdict arrives as a message.";
+
+/// The mind.
+#[derive(Debug)]
+pub(crate) struct AgentMind {
+    agent: Agent,
+    name: Name,
+    tools: Vec<HandedTool>,
+    instructions: String,
+    model: Option<String>,
+    process: Option<AgentProcess>,
+    /// The incarnation in which the conversation began: it names the session.
+    conversation: u32,
+    /// The messages of this piece of work, and how many there were before, so that each has an id of its own.
+    lines: Vec<(Uuid, String)>,
+    count: u64,
+    /// Whether there is a piece of work that has not ended.
+    is_work: bool,
+    /// Calls of handed tools without a result: those whose outcome follows as a message, and the others.
+    told_later: HashSet<String>,
+    handed: HashSet<String>,
+    /// What this process was told, or knew; and what of it is in no turn yet.
+    written: HashSet<Uuid>,
+    untaken: HashSet<Uuid>,
+    /// Whether a turn runs, and whether the agent is to be told that the one before was broken off.
+    in_turn: bool,
+    is_broken: bool,
+    /// Outcomes of calls of its own that the session has not come to yet.
+    outcomes: HashMap<String, Outcome>,
+    /// What was heard while the outcome of a call was waited for.
+    later: VecDeque<Heard>,
+    usage: Usage,
+    restarts: u32,
+    pauses: watch::Sender<Option<Waiting>>,
+}
+
+impl AgentMind {
+    /// Makes it without a process. `tools`: those of the team; `instructions`: what any model is told.
+    pub(crate) fn new(
+        agent: Agent,
+        name: Name,
+        tools: impl Iterator<Item = crate::model::prompt::ToolText>,
+        instructions: &str,
+        model: Option<String>,
+    ) -> Self {
+        let hand = |text: crate::model::prompt::ToolText| {
+            let at_once = (text.name == "plan_approval").then_some(SUBMITTED);
+            HandedTool { text, at_once }
+        };
+        Self {
+            agent,
+            name,
+            tools: tools.map(hand).collect(),
+            instructions: format!("{instructions}{OWN_TOOLS}"),
+            model,
+            process: None,
+            conversation: 0,
+            lines: Vec::new(),
+            count: 0,
+            is_work: false,
+            told_later: HashSet::new(),
+            handed: HashSet::new(),
+            written: HashSet::new(),
+            untaken: HashSet::new(),
+            in_turn: false,
+            is_broken: false,
+            outcomes: HashMap::new(),
+            later: VecDeque::new(),
+            usage: Usage::default(),
+            restarts: 0,
+            pauses: watch::Sender::new(None),
+        }
+    }
+
+    /// Returns where the outage of the moment stands.
+    pub(crate) fn pauses(&self) -> watch::Receiver<Option<Waiting>> {
+        self.pauses.subscribe()
+    }
+
+    /// Tells whether a call runs in the agent.
+    pub(crate) fn runs(&self, tool: &str) -> bool {
+        !self.tools.iter().any(|handed| handed.text.name == tool)
+    }
+
+    /// Returns what is to be started; none if the agent runs.
+    pub(crate) fn launch(&self) -> Option<Launch> {
+        let driver = || -> Box<dyn AgentDriver> {
+            Box::new(Claude::new(self.tools.clone(), self.instructions.clone(), self.model.clone()))
+        };
+        let known = self.lines.iter().map(|(id, _)| *id).collect();
+        self.process.is_none().then(|| Launch { driver: driver(), session: self.id("session", 0), known })
+    }
+
+    /// Takes the process that was started.
+    pub(crate) fn attach(&mut self, process: AgentProcess) {
+        self.written.clone_from(&process.known);
+        (self.untaken, self.in_turn) = (HashSet::new(), false);
+        self.is_broken = self.is_work && self.lines.iter().any(|(id, _)| process.known.contains(id));
+        self.process = Some(process);
+    }
+
+    /// Ends a process that began behind a closed gate which cannot open while it runs.
+    pub(crate) fn follow_gate(&mut self, gate: Gate) {
+        let fixed = self.process.as_ref().and_then(|process| process.fixed);
+        if gate == Gate::Open && fixed == Some(Gate::Closed) {
+            self.abandon();
+        }
+    }
+
+    /// Ends the process: the next one goes on with the session.
+    pub(crate) fn abandon(&mut self) {
+        self.process = None;
+        self.outcomes.clear();
+        self.later.clear();
+        self.pauses.send_replace(None);
+    }
+
+    /// Waits until the agent takes messages.
+    ///
+    /// # Errors
+    /// Why it does not.
+    pub(crate) async fn ready(&mut self) -> Result<(), String> {
+        loop {
+            match self.next().await {
+                Ok(Heard::Ready) => return Ok(()),
+                Ok(Heard::Nonsense(line)) => {
+                    return Err(format!("it says {:?}", line.chars().take(200).collect::<String>()));
+                }
+                Ok(_) => {}
+                Err(how) => return Err(how),
+            }
+        }
+    }
+
+    /// Takes in the next entry of the transcript.
+    pub(crate) fn observe(&mut self, event: &Event) {
+        match event {
+            Event::Incarnation { incarnation, conversation, prompt } if incarnation == conversation => {
+                (self.conversation, self.count, self.is_work) = (*conversation, 0, false);
+                self.lines.clear();
+                prompt.iter().for_each(|prompt| self.tell(prompt.clone(), true));
+            }
+            Event::Messages { messages } => {
+                for message in messages.iter().filter_map(|it| Message::from_json(it.clone()).ok()) {
+                    let is_work = message.starts_a_turn(&self.name);
+                    show(&message, &self.name).into_iter().for_each(|text| self.tell(text, is_work));
+                }
+            }
+            Event::Asked { request_id, reason } => self.tell(ask(request_id.as_str(), reason), false),
+            Event::Answer { content, .. } => {
+                for block in content {
+                    let Block::ToolUse { id, name, .. } = block else { continue };
+                    match self.tools.iter().find(|tool| tool.text.name == name) {
+                        Some(HandedTool { at_once: Some(_), .. }) => self.told_later.insert(id.clone()),
+                        Some(_) => self.handed.insert(id.clone()),
+                        None => continue,
+                    };
+                }
+            }
+            Event::Result { tool_use_id, content, is_error } => {
+                if self.told_later.remove(tool_use_id) {
+                    self.tell(content.clone(), true);
+                } else if self.handed.remove(tool_use_id)
+                    && let Some(process) = &self.process
+                {
+                    process.answer(tool_use_id, content, *is_error);
+                }
+            }
+            Event::Idle { .. } | Event::Left { .. } => {
+                if self.in_turn {
+                    self.abandon();
+                }
+                self.lines.clear();
+                (self.is_work, self.in_turn, self.restarts) = (false, false, 0);
+            }
+            _ => {}
+        }
+    }
+
+    fn tell(&mut self, text: String, is_work: bool) {
+        self.count += 1;
+        self.lines.push((self.id("line", self.count), text));
+        self.is_work |= is_work;
+    }
+
+    /// Returns an id that is always the same for the same thing of the same conversation.
+    fn id(&self, what: &str, number: u64) -> Uuid {
+        let of = format!("{what} {number} of {}", self.conversation);
+        // FNV-1a, 64 bits, from two beginnings: within one state directory that is enough.
+        let hash = |seed: u64| {
+            of.bytes().fold(seed, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+        };
+        let (high, low) = (hash(0xcbf2_9ce4_8422_2325), hash(0x6c62_272e_07bb_0142));
+        Builder::from_random_bytes((u128::from(high) << 64 | u128::from(low)).to_be_bytes()).into_uuid()
+    }
+
+    /// Writes what the agent was not told yet; where a turn was broken off and nothing more has come, that it goes on.
+    fn flush(&mut self) {
+        let Some(process) = &self.process else { return };
+        let is_new = |(id, _): &&(Uuid, String)| !self.written.contains(id);
+        let mut news: Vec<_> = self.lines.iter().filter(is_new).cloned().collect();
+        let is_stuck = self.is_work && !self.in_turn && news.is_empty();
+        if std::mem::take(&mut self.is_broken) || is_stuck {
+            news.insert(0, (Uuid::new_v4(), GO_ON.to_owned()));
+        }
+        for (id, text) in news {
+            process.say(id, &text);
+            self.written.insert(id);
+            self.untaken.insert(id);
+            self.in_turn = true;
+        }
+    }
+
+    /// Hears what the agent says next.
+    async fn next(&mut self) -> Result<Heard, String> {
+        let Some(process) = &mut self.process else { return pending().await };
+        match process.heard().await {
+            Ok(Heard::Retry(why)) => {
+                tracing::warn!("the service of the agent does not answer: {why}");
+                let until = teamd_shared::clock::wall() + OUTAGE;
+                self.pauses.send_replace(Some(Waiting { until, why: why.clone() }));
+                Ok(Heard::Retry(why))
+            }
+            Ok(Heard::Cost(cost)) => {
+                self.usage += cost;
+                Ok(Heard::Cost(cost))
+            }
+            Ok(Heard::Taken(id)) => {
+                self.untaken.remove(&id);
+                Ok(Heard::Taken(id))
+            }
+            Ok(Heard::Outcome { id, content, is_error }) => {
+                self.outcomes.insert(id.clone(), Outcome { content: content.clone(), is_error });
+                Ok(Heard::Outcome { id, content, is_error })
+            }
+            Ok(heard) => {
+                if self.pauses.borrow().is_some() {
+                    self.pauses.send_replace(None);
+                }
+                Ok(heard)
+            }
+            Err(how) => {
+                self.abandon();
+                Err(how)
+            }
+        }
+    }
+
+    /// Waits for the next answer: what the model of the agent says until it calls a tool, or its turn ends.
+    ///
+    /// # Errors
+    /// [`ModelError::Gone`] if the agent has ended, and is to be started again; [`ModelError::Failed`].
+    pub(crate) async fn answer(&mut self) -> Result<Event, ModelError> {
+        self.flush();
+        let mut content = Vec::new();
+        loop {
+            let heard = match self.later.pop_front() {
+                Some(heard) => Ok(heard),
+                None => self.next().await,
+            };
+            match heard {
+                Ok(Heard::Text(text)) => content.push(Block::Text { text }),
+                Ok(Heard::Call { id, name, input, .. }) => {
+                    content.push(Block::ToolUse { id, name, input, message_id: None, request_id: None });
+                    return Ok(self.event(content));
+                }
+                Ok(Heard::TurnEnded { failure }) => {
+                    // What is in no turn yet begins the next one.
+                    if !self.untaken.is_empty() {
+                        continue;
+                    }
+                    self.in_turn = false;
+                    self.outcomes.clear();
+                    return failure
+                        .map_or_else(|| Ok(self.event(content)), |why| Err(ModelError::Failed(why)));
+                }
+                Ok(Heard::Nonsense(line)) => {
+                    let line: String = line.chars().take(200).collect();
+                    tracing::warn!("the agent says something that makes no sense: {line:?}");
+                }
+                Ok(_) => {}
+                Err(how) if self.restarts < RESTARTS => {
+                    self.restarts += 1;
+                    return Err(ModelError::Gone(how));
+                }
+                Err(how) => return Err(ModelError::Failed(format!("the agent {} {how}", self.agent.name))),
+            }
+        }
+    }
+
+    fn event(&mut self, content: Vec<Block>) -> Event {
+        Event::Answer { content, usage: std::mem::take(&mut self.usage), cut: None, length: None }
+    }
+
+    /// Waits for the outcome of a call that runs in the agent.
+    pub(crate) async fn outcome(&mut self, id: &str) -> Outcome {
+        self.flush();
+        loop {
+            if let Some(outcome) = self.outcomes.remove(id) {
+                return outcome;
+            }
+            match self.next().await {
+                Ok(Heard::TurnEnded { failure }) => {
+                    self.later.push_back(Heard::TurnEnded { failure });
+                    return Outcome::error("the turn of the agent ended without an outcome of this call");
+                }
+                Ok(heard @ (Heard::Call { .. } | Heard::Text(_))) => self.later.push_back(heard),
+                Ok(_) => {}
+                Err(how) => return Outcome::error(format!("the agent {how}; the call may have run")),
+            }
+        }
+    }
+}

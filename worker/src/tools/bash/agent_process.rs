@@ -1,0 +1,177 @@
+//! An agent that runs for many turns: its process in the sandbox, and the tasks that write to it and read what it says.
+//!
+//! The driver answers what the agent asks at once, also between turns. All else waits until the mind takes it: so an agent that
+//! floods is slowed down, and holds nothing up.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::unix::pipe;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+use uuid::Uuid;
+
+use super::agent_gate::{self, GateHandle};
+use super::shim_handle::ShimHandle;
+use super::way::Way;
+use super::{end_of, how_it_exited};
+use crate::model::{AgentDriver, Heard};
+use crate::shim::Job;
+use teamd_shared::member::Gate;
+
+/// How long a line of an agent may be, in bytes.
+const MAX_LINE: usize = 32 << 20;
+
+/// How much an agent may have said that the mind has not taken.
+const UNHEARD: usize = 256;
+
+/// What is wanted of an agent that is to be started.
+#[derive(Debug)]
+pub(crate) struct Launch {
+    pub(crate) driver: Box<dyn AgentDriver>,
+    pub(crate) session: Uuid,
+    /// The messages of which it is to be found out whether the session holds them.
+    pub(crate) known: Vec<Uuid>,
+}
+
+/// What the mind says to an agent.
+#[derive(Debug)]
+enum Said {
+    Message(Uuid, String),
+    Outcome(String, String, bool),
+}
+
+/// The process of an agent. If it is dropped, the agent and all that it started are ended.
+#[derive(Debug)]
+pub(crate) struct AgentProcess {
+    /// The messages that its session holds already.
+    pub(crate) known: HashSet<Uuid>,
+    /// The gate that it began with, if that does not change while it runs.
+    pub(crate) fixed: Option<Gate>,
+    heard: mpsc::Receiver<Heard>,
+    says: mpsc::UnboundedSender<Said>,
+    ended: Option<oneshot::Receiver<String>>,
+    _tasks: JoinSet<()>,
+}
+
+impl AgentProcess {
+    /// Starts it. `stdin` is the end to write to.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub(in crate::tools) fn start(
+        job: &Job,
+        liveness_lock: &File,
+        (driver, known): (Box<dyn AgentDriver>, HashSet<Uuid>),
+        (stdin, errors): (OwnedFd, File),
+        (gate, way): (Gate, Way),
+    ) -> io::Result<(Self, GateHandle)> {
+        let (reader, writer) = io::pipe()?;
+        let reads = pipe::Receiver::from_owned_fd(OwnedFd::from(reader))?;
+        let writes = pipe::Sender::from_owned_fd(stdin)?;
+        let mut shim = ShimHandle::start(job, liveness_lock, writer.into())?;
+        let is_live = job.order.agent.as_ref().is_some_and(|agent| agent.live_gate.is_some());
+        let (handle, side) = agent_gate::pair(gate, is_live);
+        shim.follow_gate(side);
+        let mut tasks = way.serve(handle.follow());
+        let ((hears, heard), (says, said), (ends, ended)) =
+            (mpsc::channel(UNHEARD), mpsc::unbounded_channel(), oneshot::channel());
+        tasks.spawn(async move {
+            let report = shim.ended().await;
+            let how = if shim.is_ended_by_gate() {
+                Some("was ended: its gate was closed while it could write".to_owned())
+            } else {
+                report.error.clone()
+            };
+            let how = how.or_else(|| how_it_exited(&report)).unwrap_or_else(|| "has ended".to_owned());
+            // Without a receiver it is not wanted.
+            drop(ends.send(format!("{how}{}", end_of(&errors))));
+        });
+        tasks.spawn(talk(driver, (reads, writes), said, hears));
+        let fixed = (!is_live).then_some(gate);
+        Ok((Self { known, fixed, heard, says, ended: Some(ended), _tasks: tasks }, handle))
+    }
+
+    /// Waits for what the agent says next. Dropping the future loses nothing.
+    ///
+    /// # Errors
+    /// How it has ended.
+    pub(crate) async fn heard(&mut self) -> Result<Heard, String> {
+        if let Some(heard) = self.heard.recv().await {
+            return Ok(heard);
+        }
+        let Some(ended) = &mut self.ended else { return Err("has ended".to_owned()) };
+        let patience = tokio::time::timeout(super::GRACE_OF_AGENT, ended).await;
+        self.ended = None;
+        match patience {
+            Ok(how) => Err(how.unwrap_or_else(|_| "has ended".to_owned())),
+            Err(_) => Err("says nothing any more: it has closed its output".to_owned()),
+        }
+    }
+
+    /// Tells the agent a message.
+    pub(crate) fn say(&self, id: Uuid, text: &str) {
+        self.send(Said::Message(id, text.to_owned()));
+    }
+
+    /// Tells the agent the outcome of a call of a handed tool.
+    pub(crate) fn answer(&self, call: &str, content: &str, is_error: bool) {
+        self.send(Said::Outcome(call.to_owned(), content.to_owned(), is_error));
+    }
+
+    fn send(&self, said: Said) {
+        if self.says.send(said).is_err() {
+            tracing::debug!("the agent has ended, and hears nothing");
+        }
+    }
+}
+
+/// Writes and reads until either side has ended.
+async fn talk(
+    mut driver: Box<dyn AgentDriver>,
+    (mut reads, mut writes): (pipe::Receiver, pipe::Sender),
+    mut said: mpsc::UnboundedReceiver<Said>,
+    hears: mpsc::Sender<Heard>,
+) {
+    let (mut buffer, mut line) = (Vec::with_capacity(super::PIECE), driver.begin());
+    loop {
+        if writes.write_all(line.as_bytes()).await.is_err() {
+            // What it has said before is heard all the same.
+            said.close();
+        }
+        line = String::new();
+        tokio::select! {
+            next = said.recv(), if !said.is_closed() => match next {
+                Some(Said::Message(id, text)) => line = driver.say(id, &text),
+                Some(Said::Outcome(call, content, is_error)) => line = driver.answer(&call, &content, is_error),
+                None => {}
+            },
+            read = reads.read_buf(&mut buffer) => {
+                if read.unwrap_or(0) == 0 {
+                    return;
+                }
+                while let Some(end) = buffer.iter().position(|&byte| byte == b'\n') {
+                    let text = String::from_utf8_lossy(&buffer[..end]).into_owned();
+                    buffer.drain(..=end);
+                    if text.trim().is_empty() {
+                        continue;
+                    }
+                    let (answer, heard) = driver.hear(&text);
+                    line.push_str(&answer);
+                    for heard in heard {
+                        if hears.send(heard).await.is_err() {
+                            return;
+                        }
+                    }
+                }
+                if buffer.len() > MAX_LINE {
+                    tracing::error!("the agent says a line of more than {} MiB", MAX_LINE >> 20);
+                    return;
+                }
+            }
+        }
+    }
+}

@@ -706,3 +706,32 @@ fn doctor_names_a_damaged_checkout_and_one_that_was_never_finished() {
         assert!(said.contains(wanted), "{wanted}: {said}");
     }
 }
+
+#[test]
+fn a_setup_that_writes_its_own_inputs_runs_once_for_each_checkout() {
+    let toml = "[checkout]\nsetup = \"echo . >> made.lock; test ! -e broken\"\n";
+    let team = team(
+        User::at_hand()[0],
+        toml,
+        "printf 'made.lock\\nbroken\\n' > .gitignore; git add .; git commit -qm i",
+    );
+    let runs = |expected: &str| {
+        assert_eq!(user(&team, "wc -l < ../work.team/alice/made.lock"), expected);
+        team.teamctl(["shutdown", "alice"]).ok();
+    };
+    for _ in 0..2 {
+        team.teamctl(["spawn", "alice", "--checkout"]).ok();
+        runs("1");
+    }
+    team.teamctl(["forget", "alice"]).ok();
+    team.teamctl(["spawn", "alice", "--checkout"]).ok();
+    runs("1");
+    // One that has failed runs again, although its inputs are what they were.
+    user(&team, "cd ../work.team/alice; cp made.lock kept; rm made.lock; touch broken");
+    assert!(
+        team.teamctl(["spawn", "alice", "--checkout"]).exits(7).stderr.contains("fix `[checkout] setup`")
+    );
+    user(&team, "cd ../work.team/alice; mv kept made.lock; rm broken");
+    team.teamctl(["spawn", "alice", "--checkout"]).ok();
+    runs("2");
+}

@@ -52,4 +52,5 @@ mod texts;
 mod tools;
 mod top;
 mod trust;
+mod web;
 mod wire;

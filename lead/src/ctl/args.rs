@@ -17,7 +17,7 @@ pub(crate) use acting::{
 };
 pub(crate) use looking::{
     Column, Completions, Diagram, DiagramFormat, Doctor, Events, Inbox, Lint, LintAs, Logs, Range, Requests,
-    Schema, StatusArgs, TranscriptArgs,
+    Schema, StatusArgs, TranscriptArgs, Web,
 };
 pub(crate) use tasks::{Branch, Diff, Run, TaskCommand, TaskList, Tasks};
 pub(crate) use value::Mailbox;
@@ -89,6 +89,11 @@ pub(crate) enum Command {
     /// Five panes: team, requests, tasks, feed and conversation. Keys approve plans, send messages, interrupt, spawn and shut
     /// down; `?` lists them. Quitting stops nothing but the view.
     Top,
+    /// Show the team on a web page, and steer it there
+    ///
+    /// Serves the page on 127.0.0.1 and prints its address, until Ctrl-C. The part behind # is a key: only a browser that has it
+    /// is answered.
+    Web(Web),
     /// Send a message to a teammate
     #[command(alias = "tell")]
     Send(Send),

@@ -24,6 +24,7 @@ mod top;
 mod view;
 mod waiting;
 mod wake;
+mod web;
 
 pub(crate) mod args;
 pub(crate) mod clock;
@@ -77,6 +78,7 @@ fn dispatch(command: Command, context: &Context, take_lock: TakeLock) -> Command
         Command::Shutdown(args) => commands::shutdown::run(context, args),
         Command::Status(args) => commands::status::run(context, &args),
         Command::Top => top::run(context),
+        Command::Web(args) => web::run(context, &args),
         Command::Send(args) => commands::send::run(context, &args),
         Command::Broadcast(args) => commands::broadcast::run(context, &args),
         Command::Interrupt(args) => commands::interrupt::run(context, args),

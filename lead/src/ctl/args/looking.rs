@@ -61,6 +61,19 @@ pub(crate) struct Range {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct Web {
+    /// Port on 127.0.0.1 [default: a free one]
+    #[arg(long, default_value_t = 0, hide_default_value = true)]
+    pub(crate) port: u16,
+    /// Refuse every action: the page only shows the team
+    #[arg(long)]
+    pub(crate) read_only: bool,
+    /// Also serve /metrics in the Prometheus text format, without a key: counts, no names and no texts
+    #[arg(long)]
+    pub(crate) metrics: bool,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct Inbox {
     /// Owner of the inbox: a teammate, `lead` or `user`, which share one
     #[arg(default_value = "lead", value_parser = mailbox, add = names())]

@@ -25,12 +25,12 @@ use crate::exit_code::ExitCode;
 const COLUMNS: usize = 200;
 
 /// Something that is being done.
-pub(super) type Act<'d> = Pin<Box<dyn Future<Output = Done> + 'd>>;
+pub(in crate::ctl) type Act<'d> = Pin<Box<dyn Future<Output = Done> + 'd>>;
 /// All that is being done.
 pub(super) type Actions<'d> = FuturesUnordered<Act<'d>>;
 
 /// What became of it.
-pub(super) enum Done {
+pub(in crate::ctl) enum Done {
     /// In a few lines.
     Said(String),
     /// A title, and a text with our escape sequences.
@@ -42,12 +42,12 @@ pub(super) enum Done {
 }
 
 /// Connects to the daemon, if it runs.
-pub(super) fn connect(dir: &TeamDir) -> Act<'_> {
+pub(in crate::ctl) fn connect(dir: &TeamDir) -> Act<'_> {
     Box::pin(async { Done::Connected(Client::connect(dir).await.ok()) })
 }
 
 /// Waits for the end of a connection.
-pub(super) fn hold<'d>(mut client: Client) -> Act<'d> {
+pub(in crate::ctl) fn hold<'d>(mut client: Client) -> Act<'d> {
     Box::pin(async move {
         // Nothing was asked, so nothing is answered.
         while client.reply().await.is_ok() {}
@@ -91,7 +91,7 @@ pub(super) fn task<'d>(context: &Context, order: TaskOrder) -> Act<'d> {
 }
 
 /// Says everything about a task, with the output of its last check.
-pub(super) fn task_text(dir: &TeamDir, team: &Team, id: TaskId) -> String {
+pub(in crate::ctl) fn task_text(dir: &TeamDir, team: &Team, id: TaskId) -> String {
     let Some(task) = team.tasks.get(&id) else { return String::new() };
     let log = match task::read_log(dir, id) {
         Ok(None) => paint(DIM, "no check of it has run"),
@@ -116,7 +116,7 @@ pub(super) fn call<'d>(context: &Context, command: Command) -> Act<'d> {
         Command::Status(args) => {
             let title = args.name.as_ref().map(ToString::to_string).unwrap_or_default();
             let printed = in_thread(context, move |context| status::run(context, &args));
-            Box::pin(async move { Done::Shown(title, printed.await.0) })
+            Box::pin(async move { Done::Shown(title, printed.await.styled) })
         }
         Command::Interrupt(args) => said(context, |context| interrupt::run(context, args)),
         Command::Shutdown(args) => said(context, |context| shutdown::run(context, args)),
@@ -127,24 +127,35 @@ pub(super) fn call<'d>(context: &Context, command: Command) -> Act<'d> {
 
 fn said<'d>(context: &Context, action: impl FnOnce(&Context) -> CommandResult + Send + 'static) -> Act<'d> {
     let printed = in_thread(context, action);
-    Box::pin(async { Done::Said(printed.await.1) })
+    Box::pin(async { Done::Said(printed.await.text) })
 }
 
-/// Does something in a thread, which has a runtime of its own. Returns what was printed, with styles and without.
-fn in_thread(
+/// What a command has printed.
+#[derive(Default)]
+pub(in crate::ctl) struct Printed {
+    /// With our escape sequences.
+    pub(in crate::ctl) styled: String,
+    /// Without.
+    pub(in crate::ctl) text: String,
+    /// Whether it succeeded.
+    pub(in crate::ctl) is_done: bool,
+}
+
+/// Does something in a thread, which has a runtime of its own.
+pub(in crate::ctl) fn in_thread(
     context: &Context,
     action: impl FnOnce(&Context) -> CommandResult + Send + 'static,
-) -> impl Future<Output = (String, String)> + 'static {
+) -> impl Future<Output = Printed> + 'static {
     let (done, is_done) = oneshot::channel();
     let elsewhere = context.elsewhere();
     std::thread::spawn(move || {
         let (out, stored) = Output::stored(COLUMNS);
         let context = elsewhere(out);
-        if let Err(error) = action(&context) {
-            context.out.error(&error);
-        }
+        let result = action(&context);
+        result.as_ref().err().into_iter().for_each(|error| context.out.error(error));
+        let (styled, text) = (stored.styled(), stored.text().trim_end().to_owned());
         // The view may have ended.
-        done.send((stored.styled(), stored.text().trim_end().to_owned())).ok();
+        done.send(Printed { styled, text, is_done: matches!(result, Ok(ExitCode::Done)) }).ok();
     });
     async { is_done.await.unwrap_or_default() }
 }

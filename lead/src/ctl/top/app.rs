@@ -12,14 +12,14 @@ use teamd_shared::control::TaskOrder;
 use teamd_shared::id::RequestId;
 use teamd_shared::journal::Team;
 use teamd_shared::name::Name;
-use teamd_shared::request::{Answerer, Request};
-use teamd_shared::task::{Task, TaskId, TaskStatus};
+use teamd_shared::request::Request;
+use teamd_shared::task::TaskId;
 
 use super::list::List;
 use super::pager::Pager;
 use crate::ctl::args::Command;
 use crate::ctl::grouping::Group;
-use crate::ctl::view::{Item, Row, Step};
+use crate::ctl::view::{Item, Row, Step, by_status, matches, pending};
 
 /// How long a request must have been on the screen before an answer to it is taken.
 pub(super) const SETTLES: Duration = Duration::from_millis(300);
@@ -216,48 +216,8 @@ impl App {
     }
 }
 
-/// Tells whether a text has the filter in it, in whatever case.
-pub(super) fn matches(filter: &str, texts: &[&str]) -> bool {
-    filter.is_empty() || texts.iter().any(|text| text.to_lowercase().contains(&filter.to_lowercase()))
-}
-
 /// Tells whether an item is wanted.
 fn fits(item: &Item, filter: &str) -> bool {
     let step = |step: &Step| matches(filter, &[&step.from, &step.to, &step.what, &step.text]);
     filter.is_empty() || item.steps.iter().any(step)
-}
-
-/// Returns the requests that are pending, oldest first.
-pub(super) fn pending<'t>(team: &'t Team, filter: &str) -> Vec<&'t Request> {
-    let wanted = |it: &&Request| it.is_pending() && matches(filter, &[&it.from, &it.to, it.kind.as_str()]);
-    let mut pending: Vec<&Request> = team.requests.values().filter(wanted).collect();
-    // What a person can answer comes before what only its teammate can.
-    let for_others = |it: &Request| it.kind.rules().answered_by != Answerer::Lead;
-    pending.sort_by(|a, b| {
-        for_others(a).cmp(&for_others(b)).then_with(|| a.created_at.total_cmp(&b.created_at))
-    });
-    pending
-}
-
-/// Returns the tasks in the columns of the board.
-fn by_status(team: &Team, filter: &str) -> [Vec<TaskId>; 4] {
-    let mut columns: [Vec<&Task>; 4] = Default::default();
-    let wanted = |task: &&Task| {
-        let owner = task.owner.as_ref().map(Name::as_str).unwrap_or_default();
-        matches(filter, &[&task.subject, owner])
-    };
-    for task in team.tasks.values().filter(wanted) {
-        let column = match task.status {
-            TaskStatus::Pending => 0,
-            TaskStatus::InProgress => 1,
-            TaskStatus::InReview => 2,
-            TaskStatus::Completed | TaskStatus::Failed | TaskStatus::Cancelled => 3,
-        };
-        columns[column].push(task);
-    }
-    // The next one to be given stands first, and what ended last.
-    columns[0]
-        .sort_by_key(|task| (!team.blockers(task).is_empty(), std::cmp::Reverse(task.priority), task.id));
-    columns[3].sort_by(|a, b| b.updated_at.total_cmp(&a.updated_at));
-    columns.map(|tasks| tasks.into_iter().map(|task| task.id).collect())
 }

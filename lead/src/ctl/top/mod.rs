@@ -1,7 +1,7 @@
 //! `teamctl top`: the team on the whole screen, live: its members, requests, tasks, events and conversations. It reads files, and
 //! asks the daemon only for what a person decides. It is redrawn when a file changes, a key is pressed or an age is another one.
 
-mod act;
+pub(super) mod act;
 mod app;
 mod draw;
 mod help;

@@ -12,8 +12,8 @@ use crate::ctl::table::cut;
 
 /// The most lifelines: the lead and those that take part most.
 const LIFELINES: usize = 13;
-/// The most events.
-const EVENTS: usize = 400;
+/// The most events of a picture.
+pub(in crate::ctl) const EVENTS: usize = 400;
 /// The longest text of an event, in columns.
 const LABEL: usize = 60;
 
@@ -38,6 +38,8 @@ pub(in crate::ctl) struct Event {
     pub(in crate::ctl) to: usize,
     /// In one line, escaped.
     pub(in crate::ctl) label: String,
+    /// Whole, and not escaped.
+    pub(in crate::ctl) text: String,
     /// The number of the request that it is part of, in the order of the diagram, and where that stands with it.
     pub(in crate::ctl) request: Option<(usize, Stage)>,
     pub(in crate::ctl) turning: Option<Turning>,
@@ -46,9 +48,9 @@ pub(in crate::ctl) struct Event {
 
 impl Sequence {
     /// Makes the diagram of the last of these steps.
-    pub(in crate::ctl) fn of(steps: &[Step]) -> Self {
-        let steps: Vec<&Step> = steps.iter().filter(|step| is_drawn(step)).collect();
-        let (earlier, steps) = steps.split_at(steps.len().saturating_sub(EVENTS));
+    pub(in crate::ctl) fn of<'s>(steps: impl IntoIterator<Item = &'s Step>, last: usize) -> Self {
+        let steps: Vec<&Step> = steps.into_iter().filter(|step| is_drawn(step)).collect();
+        let (earlier, steps) = steps.split_at(steps.len().saturating_sub(last));
         let (lifelines, others) = lifelines(steps);
         let place = |name: &str| lifelines.iter().position(|line| line == name).or(others).unwrap_or(0);
         let mut requests: HashMap<&RequestId, usize> = HashMap::new();
@@ -63,7 +65,8 @@ impl Sequence {
                 _ => None,
             };
             let label = cut(&escape::line(&label(step)), Some(LABEL));
-            Event { at: step.at, from, to, label, request, turning, is_trouble: step.is_trouble }
+            let (text, is_trouble) = (step.text.clone(), step.is_trouble);
+            Event { at: step.at, from, to, label, text, request, turning, is_trouble }
         });
         let events = events.collect();
         let lifelines = lifelines.iter().map(|name| escape::line(name).into_owned()).collect();
@@ -141,12 +144,12 @@ mod tests {
     fn those_that_take_part_most_have_a_lifeline_and_the_others_share_one() {
         let mut steps: Vec<Step> = (0..20).map(|n| said("lead", &format!("w{n}"), "hi")).collect();
         steps.extend((10..20).map(|n| said(&format!("w{n}"), "w0", "hi")));
-        let sequence = Sequence::of(&steps);
+        let sequence = Sequence::of(&steps, EVENTS);
         assert_eq!(sequence.lifelines.len(), LIFELINES + 1);
         assert_eq!((sequence.lifelines[0].as_str(), sequence.lifelines[13].as_str()), ("lead", "8 others"));
         let places: Vec<usize> = sequence.events.iter().map(|event| event.to).collect();
         assert_eq!(places[..4], [1, 2, 13, 13]);
-        let only_last = Sequence::of(&vec![said("user", "lead", "x"); EVENTS + 3]);
+        let only_last = Sequence::of(&vec![said("user", "lead", "x"); EVENTS + 3], EVENTS);
         assert_eq!((only_last.earlier, only_last.events.len()), (3, EVENTS));
         assert_eq!((only_last.lifelines.len(), only_last.events[0].to), (1, 0), "a note on the lead");
     }

@@ -62,6 +62,7 @@ mod tests {
             from,
             to,
             label: "x".to_owned(),
+            text: String::new(),
             request: (from != to).then_some((0, Stage::Rejected)),
             turning,
             is_trouble: false,

@@ -10,8 +10,9 @@ use crate::ctl::grouping::{Group, headline};
 use crate::ctl::output::paint;
 use crate::ctl::render::{BOLD, DIM, count};
 use crate::ctl::table::width;
-use crate::ctl::top::app::{App, Target, pending};
+use crate::ctl::top::app::{App, Target};
 use crate::ctl::top::text::{cell, row, wrapped};
+use crate::ctl::view::pending;
 
 impl App {
     pub(super) fn requests(&mut self, frame: &mut Frame<'_>, scene: &Scene<'_>, area: Rect) {

@@ -3,19 +3,18 @@
 use anstyle::Style;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
-use teamd_shared::task::{Task, TaskStatus, Verified};
+use teamd_shared::task::Task;
 
 use super::Scene;
 use crate::ctl::commands::task::{blockers, style};
 use crate::ctl::grouping::Group;
 use crate::ctl::output::paint;
-use crate::ctl::render::{BAD, BOLD, DIM};
+use crate::ctl::render::{BOLD, DIM};
 use crate::ctl::table::width;
 use crate::ctl::top::app::{App, Target};
 use crate::ctl::top::text::{cell, row};
+use crate::ctl::view::{COLUMNS, standing};
 
-/// The titles of the columns.
-const TITLES: [&str; 4] = ["PENDING", "IN PROGRESS", "IN REVIEW", "DONE"];
 /// The lines that a task has.
 const LINES: u16 = 2;
 
@@ -33,7 +32,7 @@ impl App {
         // An empty column needs room for its title alone.
         let widths = columns.each_ref().map(|ids| if ids.is_empty() { 1 } else { 3 }).map(Constraint::Fill);
         let areas: [Rect; 4] = Layout::horizontal(widths).spacing(1).areas(area);
-        for ((title, ids), area) in TITLES.into_iter().zip(&columns).zip(areas) {
+        for ((title, ids), area) in COLUMNS.into_iter().zip(&columns).zip(areas) {
             let [heading, cards] = Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(area);
             let title = format!(" {title} {}", ids.len());
             let dashes = "─".repeat(usize::from(heading.width).saturating_sub(width(&title) + 1));
@@ -68,40 +67,6 @@ fn card(task: &Task, scene: &Scene<'_>, is_selected: bool, columns: usize) -> [S
     };
     let room = columns.saturating_sub(width(&number) + 3);
     let first = format!("{mark} {number} {}", cell(subject, &task.subject, room));
-    let (how, style) = standing(task, &blocked_by);
-    [first, format!("{mark}   {}", cell(style, how, columns.saturating_sub(4)))]
-}
-
-/// Says how a task stands.
-fn standing(task: &Task, blocked_by: &str) -> (String, Style) {
-    let owner = task.owner.as_ref().map(ToString::to_string).unwrap_or_default();
-    let attempts = match task.attempts {
-        0 => String::new(),
-        attempts => format!(" · attempt {} of {}", attempts + 1, task.max_attempts),
-    };
-    match task.status {
-        TaskStatus::Pending if !blocked_by.is_empty() => (format!("blocked by {blocked_by}"), DIM),
-        TaskStatus::Pending if task.stalled.is_some() => (task.held_up().unwrap_or_default(), BAD),
-        TaskStatus::Pending => {
-            let whom = task.reserved_for.as_ref().map(|whom| format!("for {whom}"));
-            (whom.unwrap_or_default() + &attempts, DIM)
-        }
-        TaskStatus::InProgress => (owner + &attempts, Group::Working.style()),
-        TaskStatus::InReview => match task.held_up() {
-            Some(why) => (format!("{owner} · {why}"), BAD),
-            None if task.review_id().is_some() => {
-                (format!("{owner} · waits for its review"), Group::NeedsYou.style())
-            }
-            None => (format!("{owner} · checking"), Group::Working.style()),
-        },
-        TaskStatus::Completed => {
-            let result = task.result.as_ref();
-            let is_checked =
-                result.is_some_and(|it| it.verified != Verified::No && it.touched_protected.is_none());
-            let verified = result.map_or("no", |result| result.verified());
-            (format!("✓ verified: {verified}"), if is_checked { Group::Idle.style() } else { DIM })
-        }
-        TaskStatus::Failed => (format!("✕ failed after {} attempts", task.attempts), BAD),
-        TaskStatus::Cancelled => ("cancelled".to_owned(), DIM),
-    }
+    let (how, group) = standing(task, &blocked_by);
+    [first, format!("{mark}   {}", cell(group.style(), how, columns.saturating_sub(4)))]
 }

@@ -14,9 +14,9 @@ use crate::ctl::output::paint;
 use crate::ctl::render::{BOLD, DIM};
 use crate::ctl::table::{cut, width};
 use crate::ctl::tokens;
-use crate::ctl::top::app::{App, Target, matches};
+use crate::ctl::top::app::{App, Target};
 use crate::ctl::top::text::{cell, row};
-use crate::ctl::view::{Row, SLOTS, Side};
+use crate::ctl::view::{Row, SLOTS, Side, matches};
 
 /// The heights of the bars of a sparkline.
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];

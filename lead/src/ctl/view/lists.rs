@@ -1,0 +1,85 @@
+//! The lists that every view has: the requests that are pending, and the tasks as a board. Pure.
+
+use teamd_shared::journal::Team;
+use teamd_shared::name::Name;
+use teamd_shared::request::{Answerer, Request};
+use teamd_shared::task::{Task, TaskId, TaskStatus, Verified};
+
+use crate::ctl::grouping::Group;
+
+/// The titles of the columns of a board.
+pub(in crate::ctl) const COLUMNS: [&str; 4] = ["PENDING", "IN PROGRESS", "IN REVIEW", "DONE"];
+
+/// Tells whether a text has the filter in it, in whatever case.
+pub(in crate::ctl) fn matches(filter: &str, texts: &[&str]) -> bool {
+    filter.is_empty() || texts.iter().any(|text| text.to_lowercase().contains(&filter.to_lowercase()))
+}
+
+/// Returns the requests that are pending, oldest first.
+pub(in crate::ctl) fn pending<'t>(team: &'t Team, filter: &str) -> Vec<&'t Request> {
+    let wanted = |it: &&Request| it.is_pending() && matches(filter, &[&it.from, &it.to, it.kind.as_str()]);
+    let mut pending: Vec<&Request> = team.requests.values().filter(wanted).collect();
+    // What a person can answer comes before what only its teammate can.
+    let for_others = |it: &Request| it.kind.rules().answered_by != Answerer::Lead;
+    pending.sort_by(|a, b| {
+        for_others(a).cmp(&for_others(b)).then_with(|| a.created_at.total_cmp(&b.created_at))
+    });
+    pending
+}
+
+/// Returns the tasks in the columns of the board.
+pub(in crate::ctl) fn by_status(team: &Team, filter: &str) -> [Vec<TaskId>; 4] {
+    let mut columns: [Vec<&Task>; 4] = Default::default();
+    let wanted = |task: &&Task| {
+        let owner = task.owner.as_ref().map(Name::as_str).unwrap_or_default();
+        matches(filter, &[&task.subject, owner])
+    };
+    for task in team.tasks.values().filter(wanted) {
+        let column = match task.status {
+            TaskStatus::Pending => 0,
+            TaskStatus::InProgress => 1,
+            TaskStatus::InReview => 2,
+            TaskStatus::Completed | TaskStatus::Failed | TaskStatus::Cancelled => 3,
+        };
+        columns[column].push(task);
+    }
+    // The next one to be given stands first, and what ended last.
+    columns[0]
+        .sort_by_key(|task| (!team.blockers(task).is_empty(), std::cmp::Reverse(task.priority), task.id));
+    columns[3].sort_by(|a, b| b.updated_at.total_cmp(&a.updated_at));
+    columns.map(|tasks| tasks.into_iter().map(|task| task.id).collect())
+}
+
+/// Says how a task stands, and to which group of members that is alike.
+pub(in crate::ctl) fn standing(task: &Task, blocked_by: &str) -> (String, Group) {
+    let owner = task.owner.as_ref().map(ToString::to_string).unwrap_or_default();
+    let attempts = match task.attempts {
+        0 => String::new(),
+        attempts => format!(" · attempt {} of {}", attempts + 1, task.max_attempts),
+    };
+    match task.status {
+        TaskStatus::Pending if !blocked_by.is_empty() => (format!("blocked by {blocked_by}"), Group::Ended),
+        TaskStatus::Pending if task.stalled.is_some() => (task.held_up().unwrap_or_default(), Group::Stuck),
+        TaskStatus::Pending => {
+            let whom = task.reserved_for.as_ref().map(|whom| format!("for {whom}"));
+            (whom.unwrap_or_default() + &attempts, Group::Ended)
+        }
+        TaskStatus::InProgress => (owner + &attempts, Group::Working),
+        TaskStatus::InReview => match task.held_up() {
+            Some(why) => (format!("{owner} · {why}"), Group::Stuck),
+            None if task.review_id().is_some() => {
+                (format!("{owner} · waits for its review"), Group::NeedsYou)
+            }
+            None => (format!("{owner} · checking"), Group::Working),
+        },
+        TaskStatus::Completed => {
+            let result = task.result.as_ref();
+            let is_checked =
+                result.is_some_and(|it| it.verified != Verified::No && it.touched_protected.is_none());
+            let verified = result.map_or("no", |result| result.verified());
+            (format!("✓ verified: {verified}"), if is_checked { Group::Idle } else { Group::Ended })
+        }
+        TaskStatus::Failed => (format!("✕ failed after {} attempts", task.attempts), Group::Stuck),
+        TaskStatus::Cancelled => ("cancelled".to_owned(), Group::Ended),
+    }
+}

@@ -1,0 +1,257 @@
+//! Which requests of HTTP are answered. Pure.
+//!
+//! Any process and any web page can send a request to a port of 127.0.0.1. So each must name this server (against DNS rebinding),
+//! must not come from another site, and needs the key for all that tells of the team or changes it. The key is in no cookie: a
+//! browser sends a cookie to every port of a host, so a server that a teammate runs would receive it.
+
+use std::hint::black_box;
+
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName, ORIGIN};
+use hyper::http::request::Parts;
+use hyper::{HeaderMap, Method, StatusCode};
+use teamd_shared::name::Name;
+use teamd_shared::task::TaskId;
+
+use super::page::{self, Asset};
+
+/// Tells where a browser says that a request comes from.
+const SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+/// What this server is.
+#[derive(Debug)]
+pub(super) struct Guard {
+    pub(super) port: u16,
+    pub(super) key: String,
+    pub(super) is_read_only: bool,
+    pub(super) has_metrics: bool,
+}
+
+/// A view of the team.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum View {
+    Overview,
+    Requests,
+    Board,
+    Conversation(Name),
+    /// With so many of the last events.
+    Sequence(usize),
+    Cost,
+    Task(TaskId),
+    Metrics,
+}
+
+/// What is asked for.
+#[derive(Debug, PartialEq)]
+pub(super) enum Route {
+    /// A file of the page.
+    Asset(&'static Asset),
+    /// A view, once.
+    Once(View),
+    /// A view, and each change of it.
+    Stream(View),
+    /// Something is to be done: what stands in the body.
+    Act(Verb),
+}
+
+/// What can be done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verb {
+    Answer,
+    Send,
+}
+
+/// Why a request is not answered.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Refusal(pub(super) StatusCode, pub(super) &'static str);
+
+impl Guard {
+    /// Finds what is asked for.
+    ///
+    /// # Errors
+    /// [`Refusal`] if it is not to be had.
+    pub(super) fn check(&self, head: &Parts) -> Result<Route, Refusal> {
+        let host = self.host(head)?;
+        from_here(&head.headers, host, &head.method)?;
+        let path = head.uri.path();
+        let is_post = match head.method {
+            Method::GET => false,
+            Method::POST => true,
+            _ => return Err(Refusal(StatusCode::METHOD_NOT_ALLOWED, "only GET and POST")),
+        };
+        if !is_post && let Some(asset) = page::find(path) {
+            return Ok(Route::Asset(asset));
+        }
+        if !is_post && path == "/metrics" && self.has_metrics {
+            return Ok(Route::Once(View::Metrics));
+        }
+        if !self.has_key(&head.headers) {
+            return Err(Refusal(StatusCode::UNAUTHORIZED, "open the address that `teamctl web` printed"));
+        }
+        if is_post && self.is_read_only {
+            return Err(Refusal(StatusCode::FORBIDDEN, "this page only shows the team (--read-only)"));
+        }
+        if is_post && only(&head.headers, &CONTENT_TYPE) != Some("application/json") {
+            return Err(Refusal(StatusCode::UNSUPPORTED_MEDIA_TYPE, "the body must be application/json"));
+        }
+        let query = head.uri.query().unwrap_or_default();
+        let route = match (is_post, path) {
+            (false, "/view") => view(query).map(Route::Once),
+            (false, "/events") => view(query).map(Route::Stream),
+            (true, "/answer") => Some(Route::Act(Verb::Answer)),
+            (true, "/send") => Some(Route::Act(Verb::Send)),
+            _ => None,
+        };
+        route.ok_or(Refusal(StatusCode::NOT_FOUND, "there is no such thing"))
+    }
+
+    /// Returns the name by which this server was asked.
+    fn host<'h>(&self, head: &'h Parts) -> Result<&'h str, Refusal> {
+        let is_ours =
+            |host: &&str| ["127.0.0.1", "localhost"].iter().any(|it| format!("{it}:{}", self.port) == **host);
+        let other = Refusal(StatusCode::FORBIDDEN, "this server has another name: use the printed address");
+        let named = head.uri.authority().is_none_or(|authority| is_ours(&authority.as_str()));
+        only(&head.headers, &HOST).filter(is_ours).filter(|_| named).ok_or(other)
+    }
+
+    fn has_key(&self, headers: &HeaderMap) -> bool {
+        let given = only(headers, &AUTHORIZATION).and_then(|value| value.strip_prefix("Bearer "));
+        given.is_some_and(|given| is_same(given.as_bytes(), self.key.as_bytes()))
+    }
+}
+
+/// Refuses what a page of another site, or of another port, has a browser send. A browser names the origin of each POST.
+fn from_here(headers: &HeaderMap, host: &str, method: &Method) -> Result<(), Refusal> {
+    let origin = only(headers, &ORIGIN);
+    let is_ours = match (headers.contains_key(ORIGIN), origin) {
+        (true, origin) => origin.and_then(|it| it.strip_prefix("http://")) == Some(host),
+        (false, _) => *method != Method::POST,
+    };
+    let is_near = !headers.contains_key(SITE) || matches!(only(headers, &SITE), Some("same-origin" | "none"));
+    match is_ours && is_near {
+        true => Ok(()),
+        false => Err(Refusal(StatusCode::FORBIDDEN, "the request comes from another site")),
+    }
+}
+
+/// Returns a header that is there once.
+fn only<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h str> {
+    let mut values = headers.get_all(name).iter();
+    let value = values.next()?.to_str().ok()?;
+    values.next().is_none().then_some(value)
+}
+
+/// Compares in a time that does not tell how much of it is right.
+fn is_same(given: &[u8], key: &[u8]) -> bool {
+    let differ = given.iter().zip(key).fold(0, |differ, (a, b)| black_box(differ | (a ^ b)));
+    given.len() == key.len() && differ == 0
+}
+
+fn view(query: &str) -> Option<View> {
+    let value = |name: &str| query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='));
+    Some(match value("view")? {
+        "overview" => View::Overview,
+        "requests" => View::Requests,
+        "board" => View::Board,
+        "conversation" => View::Conversation(Name::of_inbox(value("name")?).ok()?),
+        "sequence" => View::Sequence(value("last")?.parse().ok()?),
+        "cost" => View::Cost,
+        "task" => View::Task(value("id")?.parse().ok()?),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hyper::Request;
+
+    const KEY: &str = "0123456789abcdef";
+
+    fn guard() -> Guard {
+        Guard { port: 8080, key: KEY.to_owned(), is_read_only: false, has_metrics: false }
+    }
+
+    /// Asks with the headers of a browser that has the key; an empty value leaves one out.
+    fn ask(guard: &Guard, line: &str, changed: &[(&str, &str)]) -> Result<Route, u16> {
+        let (method, uri) = line.split_once(' ').unwrap();
+        let bearer = format!("Bearer {KEY}");
+        let usual = [
+            ("host", "127.0.0.1:8080"),
+            ("origin", "http://127.0.0.1:8080"),
+            ("sec-fetch-site", "same-origin"),
+            ("authorization", bearer.as_str()),
+            ("content-type", "application/json"),
+        ];
+        let kept = usual.iter().filter(|(name, _)| !changed.iter().any(|(other, _)| other == name));
+        let mut request = Request::builder().method(method).uri(uri);
+        for (name, value) in kept.chain(changed).filter(|(_, value)| !value.is_empty()) {
+            request = request.header(*name, *value);
+        }
+        guard.check(&request.body(()).unwrap().into_parts().0).map_err(|refusal| refusal.0.as_u16())
+    }
+
+    #[test]
+    fn a_browser_with_the_key_is_answered() {
+        let guard = guard();
+        assert_eq!(ask(&guard, "GET /events?view=overview", &[]), Ok(Route::Stream(View::Overview)));
+        assert_eq!(ask(&guard, "GET /view?view=task&id=7", &[]), Ok(Route::Once(View::Task(7))));
+        assert_eq!(ask(&guard, "POST /answer", &[]), Ok(Route::Act(Verb::Answer)));
+        let by_name = [("host", "localhost:8080"), ("origin", "http://localhost:8080")];
+        assert_eq!(ask(&guard, "POST /send", &by_name), Ok(Route::Act(Verb::Send)));
+        // The page itself tells nothing.
+        let bare = [("authorization", ""), ("origin", ""), ("sec-fetch-site", "none")];
+        assert!(matches!(ask(&guard, "GET /", &bare), Ok(Route::Asset(_))));
+    }
+
+    #[test]
+    fn each_attack_is_refused() {
+        let guard = guard();
+        let (get, post) = ("GET /view?view=overview", "POST /answer");
+        let cookie: &[(&str, &str)] = &[("authorization", ""), ("cookie", "key=0123456789abcdef")];
+        for (line, changed, code) in [
+            (get, &[("authorization", "")][..], 401),
+            (get, &[("authorization", "Bearer 0123456789abcdeF")], 401),
+            (get, &[("authorization", "Bearer 0123456789abcde")], 401),
+            (get, &[("authorization", "Bearer ")], 401),
+            (get, &[("authorization", "0123456789abcdef")], 401),
+            (get, cookie, 401),
+            ("GET /view?view=overview&key=0123456789abcdef", &[("authorization", "")], 401),
+            ("GET /metrics", &[("authorization", "")], 401),
+            (get, &[("host", "evil.example:8080")], 403),
+            (get, &[("host", "127.0.0.1:8081")], 403),
+            (get, &[("host", "127.0.0.1")], 403),
+            (get, &[("host", "")], 403),
+            ("GET /", &[("host", "evil.example:8080")], 403),
+            ("GET http://evil.example/view?view=overview", &[], 403),
+            (get, &[("origin", "http://evil.example")], 403),
+            (get, &[("origin", "http://127.0.0.1:9000")], 403),
+            (get, &[("origin", "null")], 403),
+            (get, &[("sec-fetch-site", "cross-site")], 403),
+            (get, &[("sec-fetch-site", "same-site")], 403),
+            (post, &[("origin", "")], 403),
+            (post, &[("origin", "http://127.0.0.1:9000")], 403),
+            (post, &[("content-type", "text/plain")], 415),
+            (post, &[("content-type", "")], 415),
+            ("PUT /answer", &[], 405),
+            ("OPTIONS /answer", &[], 405),
+            ("GET /answer", &[], 404),
+            ("POST /view?view=overview", &[], 404),
+            ("GET /view?view=conversation&name=../../config", &[], 404),
+            ("GET /view?view=task&id=-1", &[], 404),
+            ("GET /../../config.json", &[], 404),
+        ] {
+            assert_eq!(ask(&guard, line, changed), Err(code), "{line} {changed:?}");
+        }
+        let twice = [("host", "127.0.0.1:8080"), ("host", "evil.example:8080")];
+        assert_eq!(ask(&guard, get, &twice), Err(403));
+    }
+
+    #[test]
+    fn read_only_refuses_each_action() {
+        let guard = Guard { is_read_only: true, has_metrics: true, ..guard() };
+        assert_eq!(ask(&guard, "POST /answer", &[]), Err(403));
+        assert_eq!(ask(&guard, "POST /no-such", &[]), Err(403));
+        let bare = [("authorization", "")];
+        assert_eq!(ask(&guard, "GET /metrics", &bare), Ok(Route::Once(View::Metrics)));
+    }
+}

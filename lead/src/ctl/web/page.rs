@@ -1,0 +1,61 @@
+//! The files of the page, which are part of the program.
+
+/// A file.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Asset {
+    path: &'static str,
+    pub(super) kind: &'static str,
+    pub(super) text: &'static str,
+}
+
+const HTML: &str = "text/html; charset=utf-8";
+const CSS: &str = "text/css; charset=utf-8";
+const JS: &str = "text/javascript; charset=utf-8";
+const SVG: &str = "image/svg+xml; charset=utf-8";
+
+/// All of them.
+const ASSETS: [Asset; 7] = [
+    Asset { path: "/", kind: HTML, text: include_str!("page/index.html") },
+    Asset { path: "/style.css", kind: CSS, text: include_str!("page/style.css") },
+    Asset { path: "/icon.svg", kind: SVG, text: include_str!("page/icon.svg") },
+    Asset { path: "/main.js", kind: JS, text: include_str!("page/main.js") },
+    Asset { path: "/element.js", kind: JS, text: include_str!("page/element.js") },
+    Asset { path: "/views.js", kind: JS, text: include_str!("page/views.js") },
+    Asset { path: "/sequence.js", kind: JS, text: include_str!("page/sequence.js") },
+];
+
+/// What a browser must not do with the page: run or load anything else, make nodes of text, show it within another page.
+pub(super) const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; \
+    base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'";
+
+/// Finds a file.
+pub(super) fn find(path: &str) -> Option<&'static Asset> {
+    ASSETS.iter().find(|asset| asset.path == path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The policy forbids all of this: it would not work, or it would be a way in.
+    #[test]
+    fn the_page_makes_no_nodes_of_text_and_loads_nothing_from_elsewhere() {
+        for asset in &ASSETS {
+            for bad in [
+                "innerHTML",
+                "outerHTML",
+                "insertAdjacentHTML",
+                "document.write",
+                "eval(",
+                "new Function",
+                "https://",
+                "style=",
+                "onclick=",
+                "localStorage",
+                "document.cookie",
+            ] {
+                assert!(!asset.text.contains(bad), "{} has {bad}", asset.path);
+            }
+        }
+    }
+}

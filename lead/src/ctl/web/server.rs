@@ -1,0 +1,211 @@
+//! The server: connections, each with one request, within limits of number, size and time.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::stream;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full, Limited, StreamBody};
+use hyper::body::{Frame, Incoming};
+use hyper::header::{HeaderName, HeaderValue};
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode, server::conn::http1};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use serde_json::{Map, Value, json};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
+
+use super::guard::{Guard, Refusal, Route, Verb, View};
+use super::page::POLICY;
+
+/// The most connections, and streams among them.
+const CONNECTIONS: usize = 16;
+const STREAMS: usize = 8;
+/// The longest head and body of a request, in bytes.
+const HEAD: usize = 16 << 10;
+const BODY: usize = 64 << 10;
+/// How long a client may take for each of them.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// After so long without a change a stream says that it is still there.
+const STILL_HERE: Duration = Duration::from_secs(15);
+/// Before the next attempt where no connection can be accepted: no descriptor is left, say.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// What a response carries beside its body, so that a browser does nothing with it that the page does not want.
+const HEADERS: [(&str, &str); 7] = [
+    ("content-security-policy", POLICY),
+    ("x-content-type-options", "nosniff"),
+    ("x-frame-options", "DENY"),
+    ("referrer-policy", "no-referrer"),
+    ("cross-origin-resource-policy", "same-origin"),
+    ("cross-origin-opener-policy", "same-origin"),
+    ("cache-control", "no-store"),
+];
+
+type Body = UnsyncBoxBody<Bytes, Infallible>;
+
+/// What the server asks of the one that has the files.
+pub(super) enum Ask {
+    /// What a view shows; none if there is no such thing.
+    View(View, oneshot::Sender<Option<Map<String, Value>>>),
+    /// Do this, and say what came of it, and whether it is done.
+    Act(Verb, Value, oneshot::Sender<(bool, String)>),
+}
+
+/// What all connections share.
+pub(super) struct Site {
+    pub(super) guard: Guard,
+    pub(super) asks: mpsc::Sender<Ask>,
+    /// Changes when a file has.
+    pub(super) changed: watch::Receiver<()>,
+    pub(super) streams: Arc<Semaphore>,
+}
+
+impl Site {
+    pub(super) fn new(guard: Guard, asks: mpsc::Sender<Ask>, changed: watch::Receiver<()>) -> Self {
+        Self { guard, asks, changed, streams: Arc::new(Semaphore::new(STREAMS)) }
+    }
+}
+
+/// Serves for ever.
+pub(super) async fn serve(listener: TcpListener, site: Site) {
+    let (site, places) = (Arc::new(site), Arc::new(Semaphore::new(CONNECTIONS)));
+    while let Ok(place) = Arc::clone(&places).acquire_owned().await {
+        match listener.accept().await {
+            Ok((connection, _)) => drop(tokio::spawn(converse(connection, Arc::clone(&site), place))),
+            Err(_) => tokio::time::sleep(PAUSE).await,
+        }
+    }
+}
+
+async fn converse(connection: TcpStream, site: Arc<Site>, _place: OwnedSemaphorePermit) {
+    let answer = service_fn(|request| {
+        let site = Arc::clone(&site);
+        async move { Ok::<_, Infallible>(respond(&site, request).await) }
+    });
+    let served = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(PATIENCE)
+        .max_buf_size(HEAD)
+        .keep_alive(false)
+        .serve_connection(TokioIo::new(connection), answer);
+    // A client that goes away is no error.
+    served.await.ok();
+}
+
+async fn respond(site: &Arc<Site>, request: Request<Incoming>) -> Response<Body> {
+    let (head, body) = request.into_parts();
+    let answer = match site.guard.check(&head) {
+        Ok(Route::Asset(asset)) => Ok(response(StatusCode::OK, asset.kind, full(asset.text))),
+        Ok(Route::Once(view)) => site.once(view).await,
+        Ok(Route::Stream(view)) => site.stream(view),
+        Ok(Route::Act(verb)) => site.act(verb, body).await,
+        Err(refusal) => Err(refusal),
+    };
+    answer.unwrap_or_else(|Refusal(code, why)| json_response(code, &json!({"error": why})))
+}
+
+impl Site {
+    async fn view(&self, view: View) -> Option<Map<String, Value>> {
+        let (answer, answered) = oneshot::channel();
+        self.asks.send(Ask::View(view, answer)).await.ok()?;
+        answered.await.ok()?
+    }
+
+    async fn once(&self, view: View) -> Result<Response<Body>, Refusal> {
+        let is_metrics = view == View::Metrics;
+        let shown = self.view(view).await.ok_or(Refusal(StatusCode::NOT_FOUND, "there is no such thing"))?;
+        Ok(match shown.get("metrics").and_then(Value::as_str).filter(|_| is_metrics) {
+            Some(text) => response(StatusCode::OK, "text/plain; version=0.0.4", full(text.to_owned())),
+            None => json_response(StatusCode::OK, &Value::Object(shown)),
+        })
+    }
+
+    /// Sends what a view shows, and then each part of it that has changed.
+    fn stream(self: &Arc<Self>, view: View) -> Result<Response<Body>, Refusal> {
+        let busy = Refusal(StatusCode::SERVICE_UNAVAILABLE, "too many pages are open: close one");
+        let place = Arc::clone(&self.streams).try_acquire_owned().map_err(|_| busy)?;
+        let mut changed = self.changed.clone();
+        changed.mark_changed();
+        let began = (Arc::clone(self), view, changed, Map::new(), place);
+        let events = stream::unfold(began, async |(site, view, mut changed, mut sent, place)| {
+            loop {
+                let is_news = match tokio::time::timeout(STILL_HERE, changed.changed()).await {
+                    Ok(Ok(())) => true,
+                    Ok(Err(_)) => return None,
+                    Err(_) => false,
+                };
+                let shown = site.view(view.clone()).await?;
+                let event = match difference(&mut sent, shown) {
+                    Some(new) => format!("data: {}\n\n", Value::Object(new)),
+                    None if is_news => continue,
+                    None => ": still here\n\n".to_owned(),
+                };
+                let frame = Ok::<_, Infallible>(Frame::data(Bytes::from(event)));
+                return Some((frame, (site, view, changed, sent, place)));
+            }
+        });
+        Ok(response(StatusCode::OK, "text/event-stream", StreamBody::new(events).boxed_unsync()))
+    }
+
+    async fn act(&self, verb: Verb, body: Incoming) -> Result<Response<Body>, Refusal> {
+        let body = tokio::time::timeout(PATIENCE, Limited::new(body, BODY).collect()).await;
+        let body = body.map_err(|_| Refusal(StatusCode::REQUEST_TIMEOUT, "the body did not come"))?;
+        let body = body.map_err(|_| Refusal(StatusCode::PAYLOAD_TOO_LARGE, "the text is too long"))?;
+        let order = serde_json::from_slice(&body.to_bytes())
+            .map_err(|_| Refusal(StatusCode::BAD_REQUEST, "the body is not JSON"))?;
+        let (answer, answered) = oneshot::channel();
+        let gone = || Refusal(StatusCode::SERVICE_UNAVAILABLE, "`teamctl web` is ending");
+        self.asks.send(Ask::Act(verb, order, answer)).await.map_err(|_| gone())?;
+        let (is_done, said) = answered.await.map_err(|_| gone())?;
+        let code = if is_done { StatusCode::OK } else { StatusCode::CONFLICT };
+        Ok(json_response(code, &json!({"said": said})))
+    }
+}
+
+/// Returns the parts that differ from what was sent before; none if none does.
+fn difference(sent: &mut Map<String, Value>, shown: Map<String, Value>) -> Option<Map<String, Value>> {
+    let mut new = Map::new();
+    for (part, value) in &shown {
+        if sent.get(part) != Some(value) {
+            new.insert(part.clone(), value.clone());
+        }
+    }
+    *sent = shown;
+    (!new.is_empty()).then_some(new)
+}
+
+fn json_response(code: StatusCode, value: &Value) -> Response<Body> {
+    response(code, "application/json", full(value.to_string()))
+}
+
+fn full(text: impl Into<Bytes>) -> Body {
+    Full::new(text.into()).boxed_unsync()
+}
+
+fn response(code: StatusCode, kind: &'static str, body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    *response.status_mut() = code;
+    for (name, value) in HEADERS.into_iter().chain([("content-type", kind)]) {
+        response.headers_mut().insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+    }
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_has_changed_is_sent_again() {
+        let map = |value: Value| value.as_object().unwrap().clone();
+        let mut sent = Map::new();
+        let first = map(json!({"team": "t", "members": [1]}));
+        assert_eq!(difference(&mut sent, first.clone()), Some(first.clone()));
+        assert_eq!(difference(&mut sent, first), None);
+        let next = map(json!({"team": "t", "members": [1, 2]}));
+        assert_eq!(difference(&mut sent, next), Some(map(json!({"members": [1, 2]}))));
+    }
+}

@@ -1,0 +1,327 @@
+//! `teamctl web`: what it answers, to whom, and what a browser makes of it.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::process::Command;
+
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+use crate::support::cgroup::note;
+use crate::support::{PATIENCE, Run, Running, Team};
+
+/// A page that is served.
+struct Page {
+    running: Running,
+    url: String,
+    port: u16,
+    key: String,
+}
+
+/// What a server answered.
+struct Answer {
+    code: u16,
+    head: String,
+    body: String,
+}
+
+impl Page {
+    fn of(team: &Team, args: &[&str]) -> Self {
+        let mut running = team.start_teamctl(["web"].iter().chain(args));
+        let mut url = String::new();
+        BufReader::new(running.stdout()).read_line(&mut url).unwrap();
+        let url = url.trim().to_owned();
+        let (address, key) = url.split_once("/#").unwrap();
+        let port = address.strip_prefix("http://127.0.0.1:").unwrap().parse().unwrap();
+        Self { running, port, key: key.to_owned(), url }
+    }
+
+    fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream
+    }
+
+    /// Sends what may be no request at all, and reads to the end.
+    fn raw(&self, request: &[u8]) -> Answer {
+        let mut stream = self.connect();
+        // The server may have closed before it has all.
+        drop(stream.write_all(request));
+        let mut bytes = Vec::new();
+        drop(stream.read_to_end(&mut bytes));
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
+        let code = head.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0);
+        Answer { code, head: head.to_lowercase(), body: body.to_owned() }
+    }
+
+    /// The headers of our page.
+    fn headers(&self) -> String {
+        let Self { port, key, .. } = self;
+        format!(
+            "Host: 127.0.0.1:{port}\r\nOrigin: http://127.0.0.1:{port}\r\nAuthorization: Bearer {key}\r\n\
+             Content-Type: application/json\r\n"
+        )
+    }
+
+    fn get(&self, path: &str) -> Answer {
+        self.raw(format!("GET {path} HTTP/1.1\r\n{}\r\n", self.headers()).as_bytes())
+    }
+
+    fn post(&self, path: &str, body: &str) -> Answer {
+        let (headers, length) = (self.headers(), body.len());
+        self.raw(
+            format!("POST {path} HTTP/1.1\r\n{headers}Content-Length: {length}\r\n\r\n{body}").as_bytes(),
+        )
+    }
+
+    fn view(&self, query: &str) -> Value {
+        let answer = self.get(&format!("/view?{query}"));
+        assert_eq!(answer.code, 200, "{}", answer.body);
+        serde_json::from_str(&answer.body).unwrap()
+    }
+
+    /// Follows a view: each event, merged into what came before, until it fits.
+    fn follow(&self, query: &str, mut then: impl FnMut(), fits: impl Fn(&Value) -> bool) {
+        let mut stream = self.connect();
+        write!(stream, "GET /events?{query} HTTP/1.1\r\n{}\r\n", self.headers()).unwrap();
+        let mut state = json!({});
+        let mut is_first = true;
+        for line in BufReader::new(stream).lines().map(Result::unwrap) {
+            let Some(event) = line.strip_prefix("data: ") else { continue };
+            let event: Value = serde_json::from_str(event).unwrap();
+            state.as_object_mut().unwrap().extend(event.as_object().unwrap().clone());
+            if std::mem::take(&mut is_first) {
+                then();
+            }
+            if fits(&state) {
+                return;
+            }
+        }
+        panic!("the stream ended at {state}");
+    }
+
+    fn interrupted(self) -> Run {
+        self.running.signal(Signal::SIGINT);
+        self.running.finish()
+    }
+}
+
+fn planned(team: &Team, name: &str, plan: &str) -> String {
+    team.teamctl(["spawn", name, "--plan", "--prompt", &format!("/plan_approval {plan}")]).ok();
+    team.until_planned(name)
+}
+
+#[test]
+fn each_attack_on_the_page_is_refused_and_changes_nothing() {
+    let team = Team::started();
+    let id = planned(&team, "ana", "First");
+    let page = Page::of(&team, &[]);
+    let (port, key) = (page.port, &page.key);
+    let ours = format!("Host: 127.0.0.1:{port}\r\n");
+    let order = json!({"id": id, "approve": true, "feedback": ""}).to_string();
+    let post = |headers: &str| {
+        format!("POST /answer HTTP/1.1\r\n{headers}Content-Length: {}\r\n\r\n{order}", order.len())
+    };
+    let from_here = format!("{ours}Origin: http://127.0.0.1:{port}\r\nContent-Type: application/json\r\n");
+    let bearer = format!("Authorization: Bearer {key}\r\n");
+    let get = |headers: &str| format!("GET /view?view=overview HTTP/1.1\r\n{headers}\r\n");
+    for (what, request, code) in [
+        ("no key", get(&ours), 401),
+        ("a guessed key", get(&format!("{ours}Authorization: Bearer {}\r\n", "0".repeat(64))), 401),
+        ("the key in a cookie", get(&format!("{ours}Cookie: teamd-key={key}\r\n")), 401),
+        ("DNS rebinding", get(&format!("Host: evil.example:{port}\r\n{bearer}")), 403),
+        ("no host", get(&bearer), 403),
+        ("another site", post(&format!("{ours}Origin: http://evil.example\r\n{bearer}")), 403),
+        ("another port", post(&format!("{ours}Origin: http://127.0.0.1:1\r\n{bearer}")), 403),
+        ("a form", post(&format!("{from_here}{bearer}").replace("application/json", "text/plain")), 415),
+        ("no origin", post(&format!("{ours}Content-Type: application/json\r\n{bearer}")), 403),
+        ("no key for an action", post(&from_here), 401),
+        ("preflight", format!("OPTIONS /answer HTTP/1.1\r\n{from_here}\r\n"), 405),
+        ("tunnel", format!("CONNECT 127.0.0.1:1 HTTP/1.1\r\n{ours}\r\n"), 403),
+        ("a path out of it", format!("GET /../../.team/config.json HTTP/1.1\r\n{ours}{bearer}\r\n"), 404),
+        ("metrics that were not asked for", format!("GET /metrics HTTP/1.1\r\n{ours}\r\n"), 401),
+        ("a long head", format!("GET / HTTP/1.1\r\n{ours}X: {}\r\n\r\n", "x".repeat(20_000)), 431),
+        ("no HTTP", "\u{1b}]0;x\r\n\r\n".to_owned(), 400),
+    ] {
+        let answer = page.raw(request.as_bytes());
+        assert_eq!(answer.code, code, "{what}: {}", answer.head);
+        assert!(
+            !answer.body.contains("ana") && !answer.body.contains(key.as_str()),
+            "{what}: {}",
+            answer.body
+        );
+        assert!(!answer.head.contains("access-control"), "{what}: {}", answer.head);
+    }
+    assert_eq!(page.post("/answer", &" ".repeat(70_000)).code, 413);
+    assert_eq!(page.post("/answer", "no JSON").code, 400);
+    assert_eq!(page.post("/answer", &json!({"id": id}).to_string()).code, 409);
+    assert_eq!(team.request(&id)["status"], "pending");
+    let head = page.get("/").head;
+    for header in [
+        "content-security-policy: default-src 'none'; script-src 'self'",
+        "frame-ancestors 'none'",
+        "require-trusted-types-for 'script'",
+        "x-content-type-options: nosniff",
+        "x-frame-options: deny",
+        "cache-control: no-store",
+        "referrer-policy: no-referrer",
+        "cross-origin-resource-policy: same-origin",
+    ] {
+        assert!(head.contains(header), "{header}: {head}");
+    }
+    assert!(!head.contains("set-cookie"), "{head}");
+    // On no other address of this machine than 127.0.0.1.
+    assert!(TcpStream::connect(("127.0.0.2", port)).is_err());
+    assert_eq!(page.interrupted().code, Some(130));
+}
+
+#[test]
+fn clients_that_send_nothing_do_not_keep_others_out() {
+    let team = Team::started();
+    let page = Page::of(&team, &[]);
+    let silent: Vec<TcpStream> = (0..40).map(|_| page.connect()).collect();
+    let slow = page.connect();
+    write!(&slow, "GET / HTTP/1.1\r\nHost:").unwrap();
+    assert_eq!(page.get("/").code, 200);
+    drop(silent);
+    slow.shutdown(Shutdown::Both).ok();
+}
+
+#[test]
+fn a_view_is_pushed_when_a_file_changes_and_a_verdict_is_for_its_request_alone() {
+    let team = Team::started();
+    let (ana, bo) = (planned(&team, "ana", "First"), planned(&team, "bo", "Second"));
+    let page = Page::of(&team, &[]);
+    let shown = page.view("view=requests");
+    assert_eq!((&shown["requests"]["count"], &shown["requests"]["shown"][0]["id"]), (&json!(2), &json!(ana)));
+    assert_eq!(shown["groups"][0]["count"], 2);
+    let verdict = |id: &str, approve: bool, feedback: &str| {
+        page.post("/answer", &json!({"id": id, "approve": approve, "feedback": feedback}).to_string())
+    };
+    // The person that looks at the stream did nothing: another terminal answers.
+    page.follow(
+        "view=overview",
+        || drop(team.teamctl(["approve", &ana]).ok()),
+        |state| state["requests"]["count"] == 1 && state["groups"][0]["count"] == 1,
+    );
+    let refused = verdict(&bo, false, " ");
+    assert_eq!(refused.code, 409);
+    assert!(refused.body.contains("a rejection says why"), "{}", refused.body);
+    assert_eq!(verdict("ffffffff", true, "").code, 409);
+    assert_eq!(team.request(&bo)["status"], "pending");
+    let done = verdict(&bo, false, "keep the cache");
+    assert_eq!(
+        (done.code, team.request(&bo)["reason"].as_str()),
+        (200, Some("keep the cache")),
+        "{}",
+        done.body
+    );
+    assert_eq!(verdict(&ana, false, "too late").code, 409);
+    let sent = page.post("/send", &json!({"to": "ana", "text": "/bash echo hello"}).to_string());
+    assert_eq!(sent.code, 200, "{}", sent.body);
+    page.follow(
+        "view=conversation&name=ana",
+        || {},
+        |state| state["parts"].to_string().contains("bash echo hello"),
+    );
+    let sequence = page.view("view=sequence&last=100");
+    assert_eq!(sequence["lifelines"], json!(["lead", "ana", "bo"]));
+    assert!(sequence["events"].to_string().contains("approved"), "{sequence}");
+    // The next daemon is found by its socket.
+    team.kill_daemon();
+    page.follow(
+        "view=overview",
+        || drop(team.teamd(["start"]).ok()),
+        |state| state["daemon"] == true && state["trouble"].is_null(),
+    );
+}
+
+#[test]
+fn read_only_refuses_actions_and_metrics_tell_no_names() {
+    let team = Team::started();
+    let id = planned(&team, "ana", "First");
+    let page = Page::of(&team, &["--read-only", "--metrics"]);
+    let order = json!({"id": id, "approve": true, "feedback": ""}).to_string();
+    assert_eq!(page.post("/answer", &order).code, 403);
+    assert_eq!(page.post("/send", r#"{"to":"ana","text":"x"}"#).code, 403);
+    assert_eq!(team.request(&id)["status"], "pending");
+    let metrics =
+        page.raw(format!("GET /metrics HTTP/1.1\r\nHost: localhost:{}\r\n\r\n", page.port).as_bytes());
+    assert!(metrics.body.contains("teamd_members{status=\"awaiting_approval\"} 1"), "{}", metrics.body);
+    assert!(
+        metrics.body.contains("teamd_requests_pending 1") && !metrics.body.contains("ana"),
+        "{}",
+        metrics.body
+    );
+}
+
+/// Chromium, if it is here.
+fn chromium() -> Option<&'static str> {
+    let found = ["chromium", "chromium-browser", "google-chrome"]
+        .into_iter()
+        .find(|name| Command::new(name).arg("--version").output().is_ok_and(|run| run.status.success()));
+    if found.is_none() {
+        note("skipped in a browser: there is no chromium (apt-get install chromium)");
+    }
+    found
+}
+
+/// Opens an address, and returns the document once it has a text: a slow machine takes longer than the browser waits.
+fn document(team: &Team, browser: &str, url: &str, awaited: &str) -> String {
+    let mut document = String::new();
+    team.until(&format!("{awaited} at {url}"), || {
+        document = dump(team, browser, url);
+        document.contains(awaited)
+    });
+    document
+}
+
+fn dump(team: &Team, browser: &str, url: &str) -> String {
+    let profile = format!("--user-data-dir={}", team.temp().join("profile").display());
+    let mut command =
+        team.command(browser, ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic"]);
+    command.args(["--no-first-run", "--disable-background-networking", "--disable-component-update"]);
+    command.args(["--disable-sync", "--disable-dev-shm-usage", "--enable-logging=stderr", &profile]);
+    command.args(["--virtual-time-budget=5000", "--dump-dom", url]);
+    let run = Running::start(command).ended_within(2 * PATIENCE).0;
+    assert_eq!(run.code, Some(0), "{run:?}");
+    let faults: Vec<&str> = run.stderr.lines().filter(|line| line.contains(":CONSOLE")).collect();
+    assert!(faults.is_empty(), "{faults:?}");
+    run.stdout
+}
+
+#[test]
+fn a_browser_shows_hostile_texts_as_texts() {
+    let Some(browser) = chromium() else { return };
+    let team = Team::started();
+    let hostile = "<img src=x onerror=alert(1)><script>alert(2)</script>\u{202e}txt\u{200b}\u{1b}[2J \
+        [click](javascript:alert(3)) **bold** [out](https://example.org/x)";
+    planned(&team, "ana", hostile);
+    team.teamctl(["task", "add", hostile]).ok();
+    team.teamctl(["spawn", "bo", "--role", "<script>alert(4)</script>"]).ok();
+    for (to, text) in [("lead", hostile.to_owned()), ("bo", hostile.to_owned()), ("bo", "x".repeat(1 << 20))]
+    {
+        team.echo(to, &json!({"type": "message", "from": "ana", "to": to, "content": text}).to_string());
+    }
+    team.until("bo to have read", || team.transcript("bo").iter().any(|entry| entry["entry"] == "messages"));
+    let page = Page::of(&team, &[]);
+    for view in ["overview", "requests", "board", "conversation/bo", "sequence", "cost"] {
+        let name = view.split('/').next().unwrap();
+        let shown =
+            document(&team, browser, &format!("{}/{view}", page.url), &format!("data-shown=\"{name}\""));
+        for bad in ["<img", "<script>", "href=\"javascript", "\u{202e}", "\u{200b}", "\u{1b}"] {
+            assert!(!shown.contains(bad), "{view} has {bad:?}: {shown}");
+        }
+        assert!(shown.len() < 400_000, "{view} has {} bytes", shown.len());
+        assert!(!shown.contains(&page.key), "{view} shows the key");
+        if name != "cost" {
+            assert!(shown.contains("&lt;img src=x onerror=alert(1)&gt;"), "{view}: {shown}");
+        }
+    }
+    let requests = document(&team, browser, &format!("{}/requests", page.url), "<strong>bold</strong>");
+    assert!(requests.contains("<a href=\"https://example.org/x\" rel=\"noopener noreferrer\""), "{requests}");
+    assert!(requests.contains("\\u{202e}"), "{requests}");
+    let keyless = page.url.split_once('#').unwrap().0;
+    document(&team, browser, keyless, "This page has no key");
+}

@@ -1,6 +1,8 @@
 //! The steps of a turn: the model is asked, its calls run one after the other, each result is recorded before
 //! the next call begins. What a step does next is not decided here.
 
+use std::time::Duration;
+
 use teamd_shared::member::Gate;
 use teamd_shared::message::{Body, LEAD};
 use teamd_shared::mutant;
@@ -15,6 +17,9 @@ use crate::core::state::{End, PlanOutcome, ShutdownAnswer, Why};
 use crate::model::{AgentMind, ModelError};
 use crate::tools::{Action, AfterCrash, Call, LocalAction, Outcome, PlanApproval, Runs, Tools};
 
+/// How long the directive is waited for that belongs to a request for a plan.
+const DIRECTED_WITHIN: Duration = Duration::from_secs(1);
+
 /// What a call is told that a closed gate refuses.
 const GATE_CLOSED: &str = "refused: the gate is closed, nothing may be changed; submit a plan with plan_approval and wait for \
      the verdict";
@@ -28,7 +33,16 @@ impl<T: Tools> Session<T> {
             return Ok(());
         }
         if self.model.agent().is_some() {
-            // What it is told of its gate is true.
+            // What it is told of its gate is true when it hears it: a request for a plan may be read before the directive that
+            // closes the gate.
+            let until = self.dispatcher.now() + DIRECTED_WITHIN;
+            while self.dispatcher.state.is_to_be_closed() && self.dispatcher.now() < until {
+                self.dispatcher.serve(Some(until)).await;
+            }
+            if self.dispatcher.state.must_end_background() {
+                self.dispatcher.toolbox.end_background().await;
+                self.dispatcher.state.background(false);
+            }
             self.dispatcher.toolbox.opened().await;
         }
         let Self { dispatcher, model, live, .. } = self;

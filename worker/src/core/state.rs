@@ -239,6 +239,11 @@ impl State {
         self.background && (self.leaving || self.gate() == Gate::Closed)
     }
 
+    /// Tells whether the daemon is about to close the gate: a plan was asked for, and no directive has said so yet.
+    pub(crate) fn is_to_be_closed(&self) -> bool {
+        self.plan_wanted && self.gate() == Gate::Open && self.end.is_none()
+    }
+
     /// Tells whether an agent that runs behind a closed gate may write now.
     pub(crate) fn may_open_gate(&self) -> bool {
         !self.background && !self.leaving && self.gate() == Gate::Open

@@ -39,10 +39,17 @@ impl AgentProgram {
         Some(Self { command: vec![name.to_owned()], protocol, hosts: Vec::new(), ports: Vec::new() })
     }
 
-    /// Returns the line by which the agent of this name is trusted: its command, and what of this machine it reaches.
+    /// Returns the line by which the agent of this name is trusted: its command, and what it reaches of this machine and its network,
+    /// which a host that is named may belong to.
     pub fn trust_key(&self, name: &str) -> String {
-        let ports = if self.ports.is_empty() { String::new() } else { format!(", ports = {:?}", self.ports) };
-        format!("agents.{name:?}.command = {:?}{ports}", self.command)
+        let mut key = format!("agents.{name:?}.command = {:?}", self.command);
+        if !self.ports.is_empty() {
+            key.push_str(&format!(", ports = {:?}", self.ports));
+        }
+        if !self.hosts.is_empty() {
+            key.push_str(&format!(", hosts = {:?}", self.hosts));
+        }
+        key
     }
 }
 

@@ -1,10 +1,11 @@
-//! Which hosts an agent reaches, and the connection to one. A name is looked up here, and what it leads to is judged, so that no name
-//! leads into the machine or its network.
+//! Which hosts an agent reaches, and the connection to one. A name is looked up here, and the addresses it leads to are judged: none may
+//! belong to this machine or to a network that it is part of, whatever the class of the address.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use hyper::Uri;
+use nix::sys::socket::SockaddrStorage;
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
 
@@ -35,7 +36,9 @@ impl Hosts {
             return Err(format!("{host} is not among the `hosts` of this agent"));
         }
         let found = lookup_host((host.as_str(), port)).await.map_err(|error| format!("{host}: {error}"))?;
-        let found: Vec<_> = found.filter(|address| is_listed || is_public(address.ip())).collect();
+        let own = Networks::of_this_machine().map_err(|error| format!("{host}: {error}"))?;
+        let is_outside = |address: &SocketAddr| is_public(address.ip()) && !own.contain(address.ip());
+        let found: Vec<_> = found.filter(|address| is_listed || is_outside(address)).collect();
         if found.is_empty() {
             return Err(format!(
                 "{host} is not public: name it in `hosts` of this agent, or its port in `ports`"
@@ -52,6 +55,37 @@ impl Hosts {
             |name: &String| name.strip_prefix('*').is_some_and(|end| end.len() > 1 && host.ends_with(end));
         self.0.is_empty() || self.0.iter().any(is_below)
     }
+}
+
+/// The networks of the interfaces: the address of each and its mask, as bits of version 6.
+struct Networks(Vec<(u128, u128)>);
+
+impl Networks {
+    fn of_this_machine() -> std::io::Result<Self> {
+        let interfaces = nix::ifaddrs::getifaddrs()?;
+        let networks =
+            interfaces.filter_map(|it| Some((bits_of(it.address?)?, it.netmask.and_then(bits_of))));
+        // Without a mask, or with one that takes in everything, the interface stands for its own address.
+        Ok(Self(networks.map(|(own, mask)| (own, mask.filter(|&mask| mask != 0).unwrap_or(!0))).collect()))
+    }
+
+    fn contain(&self, address: IpAddr) -> bool {
+        let bits = bits(address);
+        self.0.iter().any(|&(own, mask)| bits & mask == own & mask)
+    }
+}
+
+/// Returns an address as one of version 6, where one of version 4 has a prefix of ones, so that a mask of it covers that, too.
+fn bits(address: IpAddr) -> u128 {
+    match address.to_canonical() {
+        IpAddr::V4(address) => u128::from(u32::from(address)) | (!0 << 32),
+        IpAddr::V6(address) => address.to_bits(),
+    }
+}
+
+fn bits_of(address: SockaddrStorage) -> Option<u128> {
+    let v4 = address.as_sockaddr_in().map(|it| it.ip().into());
+    v4.or_else(|| address.as_sockaddr_in6().map(|it| it.ip().into())).map(bits)
 }
 
 /// Tells whether an address belongs to the internet, and not to this machine, its network, or the network of its provider.
@@ -110,6 +144,22 @@ mod tests {
         for address in ["1.1.1.1", "172.32.0.1", "100.128.0.1", "2606:4700::1111", "64:ff9b::101:101"] {
             assert!(is_public(address.parse().unwrap()), "{address}");
         }
+    }
+
+    #[test]
+    fn an_address_in_the_network_of_an_interface_is_not_outside() {
+        let ip = |text: &str| text.parse::<IpAddr>().unwrap();
+        let of = |own: &str, mask: &str| (bits(ip(own)), bits(ip(mask)));
+        let own =
+            Networks(vec![of("203.0.113.5", "255.255.255.0"), of("2001:db8:1::5", "ffff:ffff:ffff:ffff::")]);
+        for near in ["203.0.113.5", "203.0.113.77", "::ffff:203.0.113.9", "2001:db8:1::5", "2001:db8:1::abc"]
+        {
+            assert!(own.contain(ip(near)), "{near}");
+        }
+        for far in ["203.0.114.1", "2001:db8:2::5", "1.1.1.1"] {
+            assert!(!own.contain(ip(far)), "{far}");
+        }
+        assert!(Networks::of_this_machine().unwrap().contain(Ipv4Addr::LOCALHOST.into()));
     }
 
     #[tokio::test]

@@ -31,7 +31,9 @@ const OPENAI: &[(Method, &str)] = &[
 ];
 
 /// Headers of one connection, or that say who asks: none of the agent's goes on.
-const OWN: [&str; 15] = [
+const OWN: [&str; 16] = [
+    // An answer that is an error is read here, so it comes as plain text.
+    "accept-encoding",
     "connection",
     "keep-alive",
     "te",

@@ -564,6 +564,28 @@ fn what_stands_where_a_checkout_is_made_is_never_removed() {
 }
 
 #[test]
+fn a_clone_of_the_user_where_a_checkout_would_be_stays_as_it_is() {
+    let team = team(User::at_hand()[0], "", "");
+    team.teamctl(["spawn", "bob", "--checkout"]).ok();
+    team.teamctl(["shutdown", "bob"]).ok();
+    let own = "git clone -q . ../work.team/$name; cd ../work.team/$name; for f in exclude sparse-checkout attributes grafts; do echo '# mine' > .git/info/$f; done";
+    user(&team, &format!("rm -r ../work.team/bob; for name in alice bob; do ({own}); done"));
+    let state = || user(&team, "find ../work.team -printf '%p %m %s %T@ %i\\n' | sort");
+    let before = state();
+    for args in [
+        &["spawn", "alice", "--checkout"][..],
+        &["spawn", "bob", "--checkout"],
+        &["diff", "bob"],
+        &["forget", "bob"],
+    ] {
+        let refused = team.teamctl(args).exits(7);
+        let why = format!("is not a checkout of {}", args[1]);
+        assert!(refused.stderr.contains(&why) && refused.stderr.contains("hint: "), "{refused:?}");
+        assert_eq!(state(), before, "{args:?}");
+    }
+}
+
+#[test]
 fn work_that_is_nowhere_else_is_never_lost() {
     for who in User::at_hand() {
         let team = team(who, "", "");

@@ -446,6 +446,20 @@ fn a_check_that_changes_protected_files_before_it_uses_them_is_seen() {
 }
 
 #[test]
+fn a_setup_that_changes_protected_files_before_the_check_is_seen() {
+    let team = team(
+        User::at_hand()[0],
+        "[work]\nprotect = [\"tests/**\"]\ncheck = \"sh tests/run.sh\"\n[checkout]\nsetup = \"sh setup.sh\"\n",
+        "mkdir tests; echo exit 1 > tests/run.sh; echo true > setup.sh; git add .; git commit -qm tests",
+    );
+    team.teamctl(["spawn", "alice", "--checkout", "--auto"]).ok();
+    let work = "/bash echo 'echo exit 0 > tests/run.sh' > setup.sh; git commit -qam setup";
+    add(&team, &["setup", "--description", work]);
+    team.until("the review", || task(&team, 1)["submission"]["stage"] == "reviewing");
+    assert_eq!(task(&team, 1)["result"]["touched_protected"], "changed while the check ran: tests/run.sh");
+}
+
+#[test]
 fn a_user_who_rewrites_a_branch_or_what_is_shown_loses_nothing_and_breaks_nothing() {
     let team = team(
         User::at_hand()[0],

@@ -22,13 +22,14 @@ uncommitted() {
     fi
     git status --porcelain --untracked-files=normal --ignore-submodules=dirty | head -n 11
 }
-# Enters a checkout; without the team repository it is not whole. The file `.git` of another directory never counts, and what is ignored its committed files and we say.
+# Enters a checkout; without the team repository it is not whole. The file `.git` of another directory never counts, and what is ignored its committed files and we say. In a repository of the user nothing is changed.
 enter() {
     [ -e "$team" ] || refuse "the team repository $team is gone" "put it back from a copy; without one, save what you need of $T_WRITES, and \`teamctl forget $T_NAME --discard\`"
     cd "$T_WRITES"
     export GIT_DIR=$T_WRITES/.git GIT_WORK_TREE=$T_WRITES
     [ -d .git ] && [ ! -L .git ] && git rev-parse --git-dir ||
         refuse "$T_WRITES is not a checkout any more: its .git is missing or damaged" "\`teamctl forget $T_NAME --discard\` removes it; then spawn $T_NAME again"
+    [ "$(git config --local teamd.name)" = "$T_NAME" ] || refuse "$T_WRITES is not a checkout of $T_NAME" 'move it away'
     rm -rf .git/info
     mkdir .git/info
     printf '%s\n' "$T_IGNORED" >.git/info/exclude

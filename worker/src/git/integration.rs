@@ -79,6 +79,8 @@ async fn in_scratch(git: &Git<'_>, prepare: &PrepareOrder, merged: &Merged) -> R
         let sealed = vec![at.join(".git")];
         git.sealed_toolbox(&at, (environment, order.sandbox.clone(), order.bounds), sealed)
     };
+    // The setup is the first that runs code of the submission.
+    let watch = check::Watch::begin(&at, &order.protect);
     if let Some(setup) = &prepare.settings.setup {
         let mut toolbox = toolbox()?;
         let mut running = toolbox.start_check(setup.clone(), order.timeout).map_err(anyhow::Error::msg)?;
@@ -89,7 +91,6 @@ async fn in_scratch(git: &Git<'_>, prepare: &PrepareOrder, merged: &Merged) -> R
             )));
         }
     }
-    let watch = check::Watch::begin(&at, &order.protect);
     let report = check::commands(toolbox()?, order, &git.setting.dir).await?;
     // What only the check itself can add is gone before the next one.
     Ok(CheckReport { touched_protected: watch.touched(false), ..report })

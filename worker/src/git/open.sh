@@ -1,6 +1,5 @@
-# Makes sure of a checkout: it is the teammate's, the directory to work in is there, and so is what is copied.
+# Makes sure of a checkout: the directory to work in is there, and so is what is copied.
 enter
-[ "$(git config --local teamd.name)" = "$T_NAME" ] || refuse "$T_WRITES is not a checkout of $T_NAME" 'move it away'
 mkdir -p -- "./$T_PREFIX" || true
 [ "$(realpath -e -- "./$T_PREFIX")" = "$T_WRITES${T_PREFIX:+/${T_PREFIX%/}}" ] && [ -d "./$T_PREFIX" ] ||
     refuse "$T_PREFIX of $T_WRITES is a link, or no directory" 'remove what stands there'

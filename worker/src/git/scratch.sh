@@ -4,6 +4,7 @@ rm -rf .new
 if [ ! -d .git ]; then
     git clone --quiet --template= --no-checkout --shared "$team" .new
     mkdir -p .new/.git/hooks
+    git -C .new config --local teamd.name "$T_NAME"
     mv .new/.git .git
     rmdir .new
 fi

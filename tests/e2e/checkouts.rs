@@ -291,7 +291,7 @@ fn malice_in_commits_is_refused_and_the_team_repository_does_not_take_it() {
 
 #[test]
 fn a_repository_that_fits_works_and_any_other_is_refused_with_the_next_step() {
-    let odd: [(&str, &str, Option<&str>); 15] = [
+    let odd: [(&str, &str, Option<&str>); 17] = [
         ("no repository", "rm -rf .git", Some("is in no git repository that can be used")),
         ("empty", "rm -rf .git; git init -q .", Some("has no commit yet")),
         (
@@ -315,6 +315,12 @@ fn a_repository_that_fits_works_and_any_other_is_refused_with_the_next_step() {
         (
             "a branch that is called integration",
             "git branch integration; git commit -q --allow-empty -m 2; git tag v1; git branch task",
+            None,
+        ),
+        ("a branch below integration", "git branch integration/foo; git tag integration/bar", None),
+        (
+            "many files that are not committed",
+            "for i in $(seq 4000); do echo > a-file-of-the-user-that-is-not-committed-$i; done",
             None,
         ),
         (
@@ -583,6 +589,30 @@ fn a_clone_of_the_user_where_a_checkout_would_be_stays_as_it_is() {
         assert!(refused.stderr.contains(&why) && refused.stderr.contains("hint: "), "{refused:?}");
         assert_eq!(state(), before, "{args:?}");
     }
+}
+
+#[test]
+fn thousands_of_files_that_are_not_committed_are_named_and_break_nothing() {
+    let team = team(User::at_hand()[0], "", "");
+    team.teamctl(["spawn", "alice", "--checkout"]).ok();
+    add(&team, &["one"]);
+    add(&team, &["two"]);
+    let many = "for i in $(seq 4000); do echo > a-file-that-is-not-committed-$i; done";
+    let results = team.does(
+        "alice",
+        &format!(
+            "/claim_task 1\n/bash {many}\n/task_update 1 completed\n/task_update 1 pending\n/claim_task 2"
+        ),
+    );
+    for number in [2, 4] {
+        says(&results, number, "has changes that are not committed: a-file-that-is-not-committed-1, ");
+    }
+    assert!(
+        team.teamctl(["diff", "alice"]).ok().stdout.contains("not in git: a-file-that-is-not-committed-1\n")
+    );
+    team.teamctl(["shutdown", "alice"]).ok();
+    let refused = team.teamctl(["forget", "alice"]).exits(7);
+    assert!(refused.stderr.contains("not committed: a-file-that-is-not-committed-1, "), "{refused:?}");
 }
 
 #[test]

@@ -13,6 +13,8 @@ version=$(git version | grep -oE '[0-9]+\.[0-9]+' | head -n 1)
 if [ "$(printf '2.38\n%s\n' "$version" | sort -V | head -n 1)" != 2.38 ]; then
     refuse "git $version is too old for checkouts" "install git 2.38 or newer; $in_place"
 fi
+# Shows the first lines, and reads all of them: what writes them would fail if it were left alone.
+first() { sed -n "1,$1p"; }
 # Names what is not committed in a checkout. What hides it is not believed: bits of the index go, and no submodule is entered.
 uncommitted() {
     git ls-files -v -z | sed -zn 's/^[a-zS] //p' >"$TMPDIR/hidden"
@@ -20,7 +22,7 @@ uncommitted() {
         git update-index -z --no-assume-unchanged --stdin <"$TMPDIR/hidden"
         git update-index -z --no-skip-worktree --stdin <"$TMPDIR/hidden"
     fi
-    git status --porcelain --untracked-files=normal --ignore-submodules=dirty | head -n 11
+    git status --porcelain --untracked-files=normal --ignore-submodules=dirty | first 11
 }
 # Enters a checkout; without the team repository it is not whole. The file `.git` of another directory never counts, and what is ignored its committed files and we say. In a repository of the user nothing is changed.
 enter() {

@@ -8,7 +8,7 @@ if [ -n "$T_COMMIT" ]; then
     set -- "$base" "$T_COMMIT"
 else
     enter
-    git ls-files --others --exclude-standard | head -n 50 | while IFS= read -r file; do say untracked "$file"; done
+    git ls-files --others --exclude-standard | first 50 | while IFS= read -r file; do say untracked "$file"; done
     set -- "$(git merge-base HEAD refs/remotes/origin/integration)"
 fi
 git diff --stat --patch --no-color --no-ext-diff --no-textconv --ignore-submodules=dirty "$@" | sed 's/^/diff=/' >&3

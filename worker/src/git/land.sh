@@ -18,10 +18,11 @@ if ! git merge-base --is-ancestor "$before" "$tip"; then
     exit
 fi
 if [ "$branch" != "$current" ]; then
-    git worktree list --porcelain | grep -qxF "branch refs/heads/$branch" && refuse "$branch is checked out in another working tree" 'run `teamctl land` there, or name another branch'
+    trees=$(git worktree list --porcelain)
+    grep -qxF "branch refs/heads/$branch" <<<"$trees" && refuse "$branch is checked out in another working tree" 'run `teamctl land` there, or name another branch'
     git update-ref -m 'teamctl land' "refs/heads/$branch" "$tip" "$before"
 elif ! git -c merge.autoStash=false merge --ff-only --quiet --no-stat "$tip"; then
-    files=$(sed -n 's/^\t//p' "$log" | head -n 11 | paste -sd, | sed 's/,/, /g')
+    files=$(sed -n 's/^\t//p' "$log" | first 11 | paste -sd, | sed 's/,/, /g')
     [ -n "$files" ] && refuse "changes of yours that are not committed would be overwritten: $files" 'commit or stash them, and land again'
     why=$(grep -E '^(error|fatal):' "$log" | tail -n 1 || true)
     refuse "$branch cannot be moved: ${why#*: }" 'fix that, then land again'

@@ -13,6 +13,6 @@ commits=$(unsaved "${own[@]}")
     refuse "$T_WRITES has commits that are not integrated or saved: $(paste -sd, <<<"$commits" | sed 's/,/, /g')" "$next"
 tags() { git "$@" for-each-ref --format='%(refname:short) %(objectname)' refs/tags | sort; }
 tags --git-dir="$team" >"$TMPDIR/saved"
-tags=$(tags --git-dir="$GIT_DIR" | comm -23 - "$TMPDIR/saved" | cut -d ' ' -f 1 | head -n 5)
+tags=$(tags --git-dir="$GIT_DIR" | comm -23 - "$TMPDIR/saved" | cut -d ' ' -f 1 | first 5)
 [ -z "$tags" ] ||
     refuse "$T_WRITES has tags that are nowhere else: $(paste -sd, <<<"$tags" | sed 's/,/, /g')" "$next"

@@ -30,10 +30,10 @@ else
     cd "$new"
     git cat-file -e "$head" || git fetch --quiet --no-tags "$top" HEAD
     git config --remove-section remote.origin
+    # First all others go: there may be one below that name.
+    git for-each-ref --format='delete %(refname)' | sed '\|^delete refs/tags/|d' | git update-ref --stdin
     git update-ref refs/heads/integration "$head"
     git symbolic-ref HEAD refs/heads/integration
-    git for-each-ref --format='delete %(refname)' >"$TMPDIR/refs"
-    grep -vE '^delete refs/(heads/integration$|tags/)' "$TMPDIR/refs" | git update-ref --stdin || [ "${PIPESTATUS[1]}" = 0 ]
     rm -rf hooks info/attributes info/grafts objects/info/alternates
     git config gc.auto 0
     git config maintenance.auto false
@@ -47,5 +47,5 @@ fi
 cd "$top"
 say top "$top"
 say prefix "$prefix"
-files=$(git --no-optional-locks status --porcelain --ignore-submodules=all | head -c 1)
+files=$(git --no-optional-locks status --porcelain --ignore-submodules=all | first 1)
 [ -z "$files" ] || say note "what is not committed in $top is not in the checkout"

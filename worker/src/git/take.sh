@@ -1,7 +1,7 @@
 # Takes a pack that a teammate has made into the team repository: each object is examined, and nothing may be missing.
 export GIT_DIR=$T_WRITES
 cd /
-known() { git for-each-ref --format='%(refname)' --contains "$T_COMMIT" "refs/team/task-$T_TASK/" | head -n 1; }
+known() { git for-each-ref --format='%(refname)' --contains "$T_COMMIT" "refs/team/task-$T_TASK/" | first 1; }
 if git cat-file -e "$T_COMMIT^{commit}" && reference=$(known) && [ -n "$reference" ]; then
     say kept "$reference"
     exit

@@ -446,6 +446,33 @@ fn a_checkout_is_prepared_and_a_setup_that_fails_ends_the_spawn() {
 }
 
 #[test]
+fn forget_is_refused_while_a_teammate_starts_in_its_checkout() {
+    let toml =
+        "[checkout]\ninputs = [\"a.txt\"]\nsetup = \"touch began; until [ -e go ]; do sleep 0.02; done\"\n";
+    let team = team(User::at_hand()[0], toml, "");
+    let alice = checkout(&team, "alice");
+    let spawning = || {
+        let spawning = team.start_teamctl(["spawn", "alice", "--checkout"]);
+        team.until("the setup to run", || alice.join("began").exists());
+        spawning
+    };
+    let first = spawning();
+    user(&team, "touch ../work.team/alice/go");
+    first.finish().ok();
+    team.teamctl(["shutdown", "alice"]).ok();
+    user(&team, "cd ../work.team/alice; rm began go; echo new > a.txt");
+    let second = spawning();
+    let refused = team.teamctl(["forget", "alice", "--discard"]).exits(7);
+    assert!(
+        refused.stderr.contains("alice is being started") && refused.stderr.contains("shutdown alice"),
+        "{refused:?}"
+    );
+    user(&team, "touch ../work.team/alice/go");
+    second.finish().ok();
+    says(&team.does("alice", "/bash cat a.txt"), 0, "new");
+}
+
+#[test]
 fn forget_removes_a_checkout_unless_work_would_be_lost() {
     for who in User::at_hand() {
         let team = team(who, "", "");
@@ -673,7 +700,7 @@ fn the_lead_is_told_of_work_that_could_not_be_saved() {
     team.does("alice", work);
     team.until("the lead to be told", || {
         let told =
-            |it: &Value| it["content"].as_str().unwrap().contains("what alice has committed is not saved: ");
+            |it: &Value| it["content"].as_str().unwrap().contains("alice's commits could not be saved: ");
         team.inbox("lead").iter().any(told)
     });
     team.teamctl(["shutdown", "alice"]).ok();

@@ -97,7 +97,7 @@ fn what_is_not_done_is_told_with_the_reason_and_exits_with_3() {
     let why = [
         (2, "it is blocked by 1 (failed)".to_owned()),
         (3, format!("the plan {plan} of planner waits for a person")),
-        (4, "it is for zoe, and there is no such teammate".to_owned()),
+        (4, "it is reserved for zoe, but no such teammate exists".to_owned()),
     ];
     assert_eq!(stuck(&team), why);
     assert_eq!(report(&team)["outcome"], "unfinished");
@@ -113,7 +113,7 @@ fn what_is_not_done_is_told_with_the_reason_and_exits_with_3() {
     assert!(ended.stdout.contains("0 of 2 tasks completed"), "{ended:?}");
     assert!(team.text("report.xml").contains("failures=\"0\" errors=\"2\""), "{}", team.text("report.xml"));
     assert!(
-        ended.stderr.contains("left so: ana, planner") && ended.stderr.contains("teamctl down"),
+        ended.stderr.contains("before this run: ana, planner") && ended.stderr.contains("teamctl down"),
         "{ended:?}"
     );
     assert_eq!((team.status("planner").as_str(), team.status("ana").as_str()), ("idle", "idle"));
@@ -133,17 +133,20 @@ fn a_second_run_is_refused_and_a_run_ends_only_what_it_has_started() {
     assert!(refused.stderr.contains("another `teamctl run` is under way"), "{refused:?}");
     running.signal(Signal::SIGTERM);
     let ended = running.finish().exits(143);
-    assert!(ended.stderr.contains("left so: bob"), "{ended:?}");
+    assert!(ended.stderr.contains("before this run: bob"), "{ended:?}");
     assert_eq!((team.status("ana").as_str(), team.status("bob").as_str()), ("shutdown", "idle"));
     assert_eq!(report(&team)["tasks"].as_array().unwrap().len(), 1);
     // What is started by then is ended, too, and the daemon stays that was there before.
     team.release();
     team.teamctl(["forget", "ana"]).ok();
     let ended = team.teamctl(["run"]).ok();
-    assert!(ended.stdout.contains("ana shut down") && ended.stderr.contains("left so: bob"), "{ended:?}");
+    assert!(
+        ended.stdout.contains("ana shut down") && ended.stderr.contains("before this run: bob"),
+        "{ended:?}"
+    );
     team.teamctl(["shutdown", "bob"]).ok();
     let ended = run(&team, &[], "- [ ] x\n").ok();
-    assert!(ended.stderr.contains("left so: the daemon"), "{ended:?}");
+    assert!(ended.stderr.contains("before this run: the daemon"), "{ended:?}");
     team.teamctl(["down"]).ok();
 }
 
@@ -161,6 +164,25 @@ fn a_run_that_is_still_starting_its_members_ends_by_a_signal() {
     running.finish().exits(143);
     assert_eq!(report(&team)["outcome"], "interrupted");
     team.until_no_process_is_left();
+}
+
+#[test]
+fn a_run_that_ends_while_a_member_starts_ends_that_member_too() {
+    let script = "git init -q . && git -c user.name=u -c user.email=u@x commit -q --allow-empty -m first";
+    let setup = "touch begun; until [ -e go ]; do sleep 0.02; done";
+    let team = team(&format!("[members.ana]\n[checkout]\nalways = true\nsetup = \"{setup}\"\n"));
+    team.run_program("bash", ["-c", script]).ok();
+    team.trust();
+    team.teamd(["start"]).ok();
+    team.write("tasks.md", "- [ ] x\n");
+    let running = team.start_teamctl(["run", "--tasks", "tasks.md"]);
+    let ana = team.root().with_file_name("work.team").join("ana");
+    team.until("the setup to run", || ana.join("begun").exists());
+    running.signal(Signal::SIGINT);
+    team.run_program("touch", [ana.join("go")]).ok();
+    running.finish().exits(130);
+    assert_eq!(team.status("ana"), "shutdown");
+    team.teamctl(["down"]).ok();
 }
 
 #[test]
@@ -274,7 +296,7 @@ fn the_lead_agent_makes_the_tasks_of_a_goal() {
     // A goal of which no task is made is not reached, whatever the lead agent says.
     let ended = team.teamctl(["run", "Say hello.", "--report", "report.json"]).exits(3);
     assert!(
-        ended.stderr.contains("the goal is stuck: the lead agent has made no task of the goal"),
+        ended.stderr.contains("the goal is stuck: the lead agent has created no tasks for the goal"),
         "{ended:?}"
     );
     // One whose model does not serve is named.

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use teamd_shared::clock::since_boot;
 use teamd_shared::config::Roster;
-use teamd_shared::control::{Command, Done, Obstacle, ShutdownOrder};
+use teamd_shared::control::{Command, Done, Obstacle, RefusalCode, ShutdownOrder};
 use teamd_shared::id::{Ids, RandomIds};
 use teamd_shared::journal::{MemberEvent, Record, TeamEvent};
 use teamd_shared::name::Name;
@@ -141,6 +141,8 @@ struct Work<'a> {
     prices: Prices,
     scope: Scope,
     has_goal: bool,
+    /// The member whose start was ordered last, until it is ready.
+    starting: Option<Name>,
     spent: Spent,
     journal: JournalFollower<'a>,
     /// The last line of the journal that was looked at.
@@ -195,9 +197,18 @@ impl Work<'_> {
     /// signals. Another signal to this command ends the waiting. With `interrupts`, turns end then: they would only cost more.
     async fn shut_down(&mut self, interrupts: bool) -> Result<(), CommandError> {
         let (dir, out) = (self.dir, &self.context.out);
-        let ToEnd { members, daemon, stay } = self.started.to_end(&roster::load(dir)?);
+        let starting = self.starting.take();
+        starting.iter().try_for_each(|name| self.started.member(name))?;
+        let ToEnd { mut members, daemon, stay } = self.started.to_end(&roster::load(dir)?);
         let interrupt = |name: &Name| Command::Interrupt { name: name.clone(), asked_at: since_boot() };
         let interrupts: Vec<Command> = members.iter().filter(|_| interrupts).map(interrupt).collect();
+        // The roster does not show one whose checkout is still being made.
+        if let Some(name) = starting.filter(|name| !members.contains(name)) {
+            if !daemon {
+                out.note(format_args!("{name} is being started; it is shut down as soon as it has"));
+            }
+            members.push(name);
+        }
         let ending = async {
             match daemon {
                 true => down::request_stop(dir, true, &interrupts).await.map(drop),
@@ -211,7 +222,7 @@ impl Work<'_> {
         if !daemon {
             let stay: Vec<&str> = stay.iter().map(Name::as_str).collect();
             let stay = if stay.is_empty() { "the daemon".to_owned() } else { stay.join(", ") };
-            out.note(format_args!("running since before this run, and left so: {stay}"));
+            out.note(format_args!("left running, because they were running before this run: {stay}"));
             out.hint("`teamctl down` ends the whole team");
         }
         self.started.ended()
@@ -234,8 +245,9 @@ impl Work<'_> {
         let mut client = Client::connect(self.dir).await?;
         for order in orders {
             match client.call_first(order, &std::mem::take(&mut then)).await {
-                // One that is refused has ended meanwhile.
-                Ok(_) | Err(CallError::Refused(_)) => {}
+                Ok(_) => {}
+                // It has ended meanwhile, unless the daemon could not record the request.
+                Err(CallError::Refused(refusal)) if refusal.code != RefusalCode::Failed => {}
                 Err(error) => return Err(error.into()),
             }
         }

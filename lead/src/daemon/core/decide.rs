@@ -88,9 +88,8 @@ pub(crate) fn decide(view: &View<'_>, event: &Event, ids: &mut dyn Ids) -> Decis
         }
         Event::Pong { incarnation, .. } => view.pong(incarnation, ids),
         Event::Silent { incarnation } => view.silent(incarnation, ids),
-        Event::Task(client, by, order) => or_refuse(*client, view.task(*client, by, order, ids)),
-        Event::Prepared(client, by, order, report) => {
-            let view = View { prepared: Some(report), ..*view };
+        Event::Task(client, by, order, prepared) => {
+            let view = View { prepared: prepared.as_ref(), ..*view };
             or_refuse(*client, view.task(*client, by, order, ids))
         }
         Event::Integrated { task, number, ended } => view.integrated((*task, *number), ended, ids),
@@ -102,7 +101,7 @@ pub(crate) fn decide(view: &View<'_>, event: &Event, ids: &mut dyn Ids) -> Decis
         Event::NotKept { name, why } => view.note(
             Name::lead(),
             format!(
-                "what {name} has committed is not saved: {why}. It is in the checkout of {name}, which stays"
+                "{name}'s commits could not be saved: {why}. They are still in {name}'s checkout, which is kept"
             ),
             ids,
         ),

@@ -131,10 +131,8 @@ pub(crate) enum Event {
     Pong { incarnation: Incarnation, number: u64 },
     /// A worker that should answer has not done so for the watchdog period, or longer.
     Silent { incarnation: Incarnation },
-    /// An order about tasks, and whose.
-    Task(ReplyTo, Actor, TaskOrder),
-    /// The same, and what was done for it in a checkout, or what the protected files are.
-    Prepared(ReplyTo, Actor, TaskOrder, JobReport),
+    /// An order about tasks, whose it is, and what a job has done for it: in a checkout, or to see what the protected files are.
+    Task(ReplyTo, Actor, TaskOrder, Option<JobReport>),
     /// The branch of this task is begun in the checkout of an idle teammate; or it cannot be, and why.
     Offered { name: Name, task: TaskId, ended: Result<GitReport, String> },
     /// What a teammate has committed for a task that it holds no more is not in the team repository, and why.
@@ -165,9 +163,22 @@ impl Event {
         Self::Started { incarnation, process: Err(why.to_owned()), cgroup: None }
     }
 
+    /// Returns the command that the event is, or is the outcome of: it must be answered.
+    pub(crate) fn client(&self) -> Option<ReplyTo> {
+        if let About::Command(client) = self.about() { Some(client) } else { None }
+    }
+
     /// Returns the incarnation that the event is about, if it is about one that exists.
     pub(crate) fn incarnation(&self) -> Option<&Incarnation> {
+        if let About::Incarnation(incarnation) = self.about() { Some(incarnation) } else { None }
+    }
+
+    fn about(&self) -> About<'_> {
         match self {
+            Self::Command(client, ..)
+            | Self::Spawn(client, ..)
+            | Self::Task(client, ..)
+            | Self::Synced(client, ..) => About::Command(*client),
             Self::Greeted { incarnation }
             | Self::Connected { incarnation, .. }
             | Self::Said { incarnation, .. }
@@ -179,25 +190,27 @@ impl Event {
             | Self::Ended { incarnation, .. }
             | Self::Pong { incarnation, .. }
             | Self::Silent { incarnation }
-            | Self::Forced { incarnation } => Some(incarnation),
-            Self::Command(..)
-            | Self::Spawn(..)
-            | Self::LeadRead { .. }
+            | Self::Forced { incarnation } => About::Incarnation(incarnation),
+            Self::LeadRead { .. }
             | Self::Restored { .. }
-            | Self::Task(..)
-            | Self::Prepared(..)
             | Self::Offered { .. }
             | Self::NotKept { .. }
             | Self::Integrated { .. }
-            | Self::Synced(..)
             | Self::Integrate
             | Self::Checked { .. }
             | Self::Review { .. }
             | Self::Offer
             | Self::Deadline
-            | Self::Terminate => None,
+            | Self::Terminate => About::Team,
         }
     }
+}
+
+/// What an event is about.
+enum About<'a> {
+    Command(ReplyTo),
+    Incarnation(&'a Incarnation),
+    Team,
 }
 
 /// What a command waits for.

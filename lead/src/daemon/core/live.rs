@@ -167,7 +167,7 @@ impl Live {
                 }
             }
             // What a person or the lead says about tasks may have changed what was wrong.
-            Event::Task(_, by, order) if !by.is_teammate() && !matches!(order, TaskOrder::List(_)) => {
+            Event::Task(_, by, order, _) if !by.is_teammate() && !matches!(order, TaskOrder::List(_)) => {
                 self.members.values_mut().for_each(|alive| (alive.is_refused, alive.refusals) = (false, 0));
             }
             Event::Terminate => self.terminations += 1,
@@ -449,7 +449,11 @@ impl Deadlines {
 
 #[cfg(test)]
 mod tests {
+    use teamd_shared::fingerprint::Baseline;
+    use teamd_shared::job::JobReport;
+
     use super::*;
+    use crate::daemon::core::event::{Actor, ReplyTo};
 
     #[test]
     fn a_worker_that_hears_of_its_mail_no_more_is_rung_once_for_what_came_before() {
@@ -461,5 +465,25 @@ mod tests {
         assert_eq!(told, [false, true, false, false, true]);
         let next = Incarnation { number: 2, ..incarnation };
         assert!(!live.needs_waking(&next, true), "another incarnation");
+    }
+
+    #[test]
+    fn a_teammate_is_offered_work_again_when_a_person_has_changed_a_task() {
+        let (mut live, name) = (Live::default(), Name::new("alice").unwrap());
+        live.recall(&Incarnation { name: name.clone(), number: 1 }, Doing::Idle, Usage::default());
+        let client = ReplyTo { connection: 1, tag: 1, agent: false };
+        let order = |by, order, report| Event::Task(client, by, order, report);
+        let looked = Some(JobReport::Protected(Baseline::Unknown("x".to_owned())));
+        for (event, is_freed) in [
+            (order(Actor::Person, TaskOrder::Retry(1), None), true),
+            (order(Actor::Person, TaskOrder::Retry(1), looked.clone()), true),
+            (order(Actor::Member(name.clone()), TaskOrder::Retry(1), looked), false),
+        ] {
+            let ended = Err("no branch".to_owned());
+            live.observe(&Team::default(), &Event::Offered { name: name.clone(), task: 1, ended });
+            live.observe(&Team::default(), &event);
+            let alice = live.member(&name).unwrap();
+            assert_eq!((!alice.is_refused, alice.refusals == 0), (is_freed, is_freed), "{event:?}");
+        }
     }
 }

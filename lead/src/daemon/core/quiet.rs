@@ -123,7 +123,7 @@ impl Quiet<'_> {
             None => "lead is not running".to_owned(),
             Some((lead, Standing::Ended(_) | Standing::Failed(_))) => self.why_idle(lead, 0),
             Some(_) if self.team.last_task < first => {
-                "the lead agent has made no task of the goal".to_owned()
+                "the lead agent has created no tasks for the goal".to_owned()
             }
             Some(_) => return None,
         };
@@ -157,7 +157,7 @@ impl Quiet<'_> {
     fn why_of(&self, task: &Task, concerned: &[&Member]) -> String {
         if concerned.is_empty() {
             return match &task.reserved_for {
-                Some(whom) => format!("it is for {whom}, and there is no such teammate"),
+                Some(whom) => format!("it is reserved for {whom}, but no such teammate exists"),
                 None => "there is no teammate".to_owned(),
             };
         }

@@ -134,6 +134,7 @@ impl EventLoop {
                 }
             },
             Command::Integration(order) => self.integration_asked(client, order),
+            Command::Shutdown(order) => self.shutdown_asked(client, order),
             Command::Forget { name, discard } => self.forget_asked(client, name, discard),
             Command::HandOver(successor) => {
                 self.begin_to_hand_over(client, successor);

@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use teamd_shared::control::{Command, Done, IntegrationOrder, Refusal, RefusalCode, SpawnOrder, TaskOrder};
+use teamd_shared::control::{
+    Command, Done, IntegrationOrder, Refusal, RefusalCode, ShutdownOrder, SpawnOrder, TaskOrder,
+};
 use teamd_shared::fingerprint::Baseline;
 use teamd_shared::id::RequestId;
 use teamd_shared::job::{GitReport, GitStep, JobOrder, JobReport};
@@ -66,7 +68,7 @@ impl EventLoop {
         };
         let Some((name, id, step, order)) = step else {
             if !sets_work(&by, &order) || team.work.protect.is_empty() {
-                return Some(Event::Task(client, by, order));
+                return Some(Event::Task(client, by, order, None));
             }
             let root = self.owned.dir.workspace().to_string_lossy().into_owned();
             let patterns = team.work.protect.clone();
@@ -84,8 +86,23 @@ impl EventLoop {
         None
     }
 
+    /// Takes in that a member is to leave. One whose checkout is still being made leaves once it has started.
+    pub(super) fn shutdown_asked(&mut self, client: ReplyTo, order: ShutdownOrder) -> Option<Event> {
+        if self.owned.jobs.prepares(&order.name) {
+            self.early_shutdowns.push((client, order));
+            return None;
+        }
+        Some(Event::Command(client, Command::Shutdown(order)))
+    }
+
     /// Takes in that a teammate is to be forgotten: its checkout goes before.
     pub(super) fn forget_asked(&mut self, client: ReplyTo, name: Name, discard: bool) -> Option<Event> {
+        if self.owned.jobs.prepares(&name) {
+            let refusal = Refusal::new(RefusalCode::Conflict, format!("{name} is being started"))
+                .hint(format!("wait until it is ready, then `teamctl shutdown {name}` first"));
+            self.owned.connections.reply(client, Err(refusal));
+            return None;
+        }
         let team = &self.dispatcher.team;
         let may = team.members.get(&name).is_some_and(|state| state.record.phase.is_ended())
             && team.in_review_of(&name).is_none();
@@ -136,8 +153,16 @@ impl EventLoop {
 
     /// Turns what became of jobs into events, or answers the commands that wait for them.
     pub(super) fn jobs_ended(&mut self) -> Vec<Event> {
-        let ended = std::mem::take(&mut self.owned.ended_jobs);
-        ended.into_iter().filter_map(|job| self.job_ended(job)).collect()
+        let mut events = Vec::new();
+        for job in std::mem::take(&mut self.owned.ended_jobs) {
+            let spawned = job.purpose.spawns().cloned();
+            events.extend(self.job_ended(job));
+            if let Some(name) = spawned.filter(|name| !self.owned.jobs.prepares(name)) {
+                let now = self.early_shutdowns.extract_if(.., |(_, order)| order.name == name);
+                events.extend(now.map(|(client, order)| Event::Command(client, Command::Shutdown(order))));
+            }
+        }
+        events
     }
 
     fn job_ended(&mut self, EndedJob { purpose, ended }: EndedJob) -> Option<Event> {
@@ -162,11 +187,11 @@ impl EventLoop {
             },
             Purpose::Task(client, by, order) => match ended {
                 Ok(report @ (JobReport::Git(_) | JobReport::Protected(_))) => {
-                    Some(Event::Prepared(client, by, order, report))
+                    Some(Event::Task(client, by, order, Some(report)))
                 }
                 Err(why) if sets_work(&by, &order) => {
                     let unknown = JobReport::Protected(Baseline::Unknown(why));
-                    Some(Event::Prepared(client, by, order, unknown))
+                    Some(Event::Task(client, by, order, Some(unknown)))
                 }
                 other => self.refuse(client, other),
             },

@@ -62,6 +62,13 @@ pub(crate) enum Purpose {
     Forget(ReplyTo, Name),
 }
 
+impl Purpose {
+    /// Returns the member that is spawned when the job has ended.
+    pub(crate) fn spawns(&self) -> Option<&Name> {
+        if let Self::Spawn(_, _, order, _) = self { Some(&order.name) } else { None }
+    }
+}
+
 /// A job that waits or runs.
 #[derive(Debug)]
 pub(crate) struct Job {
@@ -112,6 +119,12 @@ impl Jobs {
     pub(crate) fn has(&self, purpose: &Purpose) -> bool {
         let running = self.running.values().filter(|it| !it.is_ended).map(|it| &it.purpose);
         running.chain(self.waiting.iter().map(|it| &it.purpose)).any(|it| it == purpose)
+    }
+
+    /// Tells whether the checkout is being made with which this member starts: its spawn is not decided yet.
+    pub(crate) fn prepares(&self, name: &Name) -> bool {
+        let running = self.running.values().map(|it| &it.purpose);
+        running.chain(self.waiting.iter().map(|it| &it.purpose)).any(|it| it.spawns() == Some(name))
     }
 
     /// Ends the check of a task. What it has found out counts for nothing.

@@ -76,6 +76,7 @@ impl<'a> Work<'a> {
             prices: money::prices(context),
             scope: Scope { open: open.collect(), since: team.last_task + 1 },
             has_goal: false,
+            starting: None,
             spent: Spent::since(&roster),
             shown: team.seq,
             journal,
@@ -89,6 +90,7 @@ impl<'a> Work<'a> {
         (tasks, goal): (Vec<TaskFields>, Option<String>),
     ) -> Result<(), CommandError> {
         for name in names {
+            self.starting = Some(name.clone());
             let started = up::start(self.context, self.dir, member(name), (READY, |_, _| Ok(()))).await;
             // What its code means of a run is something else.
             let is_new = started.map_err(|error| match error.code() {
@@ -101,6 +103,7 @@ impl<'a> Work<'a> {
             if is_new {
                 self.started.member(name)?;
             }
+            self.starting = None;
         }
         self.require_prices()?;
         let known = task::all(self.dir, &journal::fold(self.dir)?)?;
@@ -133,9 +136,11 @@ impl<'a> Work<'a> {
     async fn tell(&mut self, goal: &str) -> Result<(), CommandError> {
         self.has_goal = true;
         let target = ChatTarget { name: Name::lead(), start: Some(LeadOptions::default()) };
+        self.starting = Some(target.name.clone());
         if target.ensure(self.context, self.dir, false).await? {
             self.started.member(&target.name)?;
         }
+        self.starting = None;
         self.require_prices()?;
         let text = format!("{}\n\n{}", goal.trim(), WITH_GOAL);
         let (team, roster) = (journal::fold(self.dir)?, roster::load(self.dir)?);

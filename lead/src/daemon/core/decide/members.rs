@@ -154,7 +154,7 @@ impl View<'_> {
         if let Some(task) = self.team.in_review_of(name) {
             let message = format!("the work of {name} on {} is in review", task.title());
             let hint = format!(
-                "wait for its check, answer its review, or give it back: `teamctl task release {}`",
+                "wait for the check, answer the review, or release the task: `teamctl task release {}`",
                 task.id
             );
             return Err(conflict(message, hint));

@@ -1,7 +1,8 @@
 //! An append that failed. The state is as before, the commands are refused, and the other events stay at the front of the
 //! queue. Nothing else is decided until those events can be journaled. A command or a signal brings the next attempt at once.
 //!
-//! A person can end processes all the same: what a command or a second signal ends by force is killed, and journaled later.
+//! A person can end processes all the same: what a command ends by force at once, or a second signal ends, is killed, and
+//! journaled later.
 
 use teamd_shared::control::{Command, Refusal, RefusalCode};
 use teamd_shared::name::Name;
@@ -41,24 +42,14 @@ impl Dispatcher {
                     "told to end by force, and the journal cannot be written: its teammates were killed";
                 self.end = Some(End::Failed(why.to_owned()));
             }
+            if let Some(client) = event.client() {
+                let hint = hint(&event, stops, &forced);
+                let refusal = Refusal::new(RefusalCode::Failed, why.clone()).hint(hint);
+                self.replies.push((client, Err(refusal)));
+                forced.into_iter().for_each(|it| self.events.push_front(Event::Forced { incarnation: it }));
+                continue;
+            }
             match event {
-                Event::Command(client, _) | Event::Spawn(client, ..) | Event::Task(client, ..) => {
-                    let hint = match forced.as_slice() {
-                        _ if stops => {
-                            "every teammate was killed, and the daemon ends, without a record of it; free space on the disk \
-                             before the next `teamd start`"
-                        }
-                        [] => "nothing was changed; free space on the disk, and try again",
-                        [..] => {
-                            "its process was killed all the same; that is recorded once there is space on the disk"
-                        }
-                    };
-                    self.replies
-                        .push((client, Err(Refusal::new(RefusalCode::Failed, why.clone()).hint(hint))));
-                    forced
-                        .into_iter()
-                        .for_each(|it| self.events.push_front(Event::Forced { incarnation: it }));
-                }
                 // A worker that is still silent is found again.
                 Event::Deadline | Event::Silent { .. } => {}
                 Event::Terminate => {
@@ -83,7 +74,9 @@ impl Dispatcher {
     /// Returns the incarnations that an event ends by force.
     fn forced(&self, event: &Event) -> Vec<Incarnation> {
         let is_meant = |name: &Name| match event {
-            Event::Command(_, Command::Shutdown(order)) => order.force_after.is_some() && order.name == *name,
+            Event::Command(_, Command::Shutdown(order)) => {
+                order.force_after.is_some_and(|after| after <= 0.0) && order.name == *name
+            }
             Event::Command(_, Command::Stop { force }) => *force,
             Event::Terminate => self.live.terminations > 1,
             _ => false,
@@ -97,7 +90,7 @@ impl Dispatcher {
     pub(super) fn queue(&mut self, event: Event) {
         if self.stuck_until.is_some() {
             self.events.retain(|earlier| !replaces(&event, earlier));
-            if matches!(event, Event::Command(..) | Event::Spawn(..) | Event::Task(..) | Event::Terminate) {
+            if event.client().is_some() || matches!(event, Event::Terminate) {
                 self.stuck_until = Some(std::time::Duration::ZERO);
             }
         }
@@ -128,6 +121,26 @@ impl Dispatcher {
     /// Tells whether something has failed just now.
     pub(crate) fn has_just_failed(&self, now: Now) -> bool {
         self.retry_at.is_some_and(|at| at > now.monotonic)
+    }
+}
+
+/// Returns the next step after a command that could not be journaled.
+fn hint(event: &Event, stops: bool, forced: &[Incarnation]) -> String {
+    let hint = match (event, forced) {
+        _ if stops => {
+            "every teammate was killed, and the daemon ends, without a record of it; free space on the disk before the next \
+             `teamd start`"
+        }
+        (_, [_, ..]) => {
+            "its process was killed all the same; that is recorded once there is space on the disk"
+        }
+        _ => "nothing was changed; free space on the disk, and try again",
+    };
+    match event {
+        Event::Command(_, Command::Shutdown(order)) if order.force_after.is_some() && forced.is_empty() => {
+            format!("{hint}; `teamctl shutdown {} --force --timeout 0s` kills it at once", order.name)
+        }
+        _ => hint.to_owned(),
     }
 }
 

@@ -143,7 +143,7 @@ fn what_is_stuck_is_told_with_the_reason() {
         (
             vec![("bob", "idle", "")],
             vec![("pending", "for=zoe")],
-            "1: it is for zoe, and there is no such teammate",
+            "1: it is reserved for zoe, but no such teammate exists",
         ),
         (vec![("bob", "crashed", "")], vec![("pending", "")], "1: bob has ended (crashed)"),
         (vec![("bob", "idle", "failed")], vec![("pending", "")], "1: bob could not go on: failed"),
@@ -221,7 +221,7 @@ fn nothing_is_left_to_do_when_the_tasks_are_finished_and_the_lead_agent_rests() 
         (vec![("lead", "idle", ""), ("bob", "working", "")], vec![], true, "moves"),
         (vec![("lead", "idle", "mail")], done.clone(), true, "moves"),
         (vec![("lead", "idle", "mail")], vec![], true, "moves"),
-        (vec![("lead", "idle", "")], vec![], true, "goal: the lead agent has made no task of the goal"),
+        (vec![("lead", "idle", "")], vec![], true, "goal: the lead agent has created no tasks for the goal"),
         (vec![("lead", "idle", "failed")], done.clone(), true, "goal: lead could not go on: failed"),
         (vec![("lead", "crashed", "")], done.clone(), true, "goal: lead has ended (crashed)"),
         (vec![], done.clone(), true, "goal: lead is not running"),

@@ -102,7 +102,7 @@ impl World {
         let answers = matches!(event, Event::Command(client, Command::Answer { .. }) if client.agent);
         let leaves_all = self.is(Mutant::LeadAnswersForPeople) && answers;
         let claims = self.is(Mutant::ClaimsAreNotLookedAt)
-            && matches!(event, Event::Task(_, _, TaskOrder::Claim(_)) | Event::Offer);
+            && matches!(event, Event::Task(_, _, TaskOrder::Claim(_), _) | Event::Offer);
         (forgets || leaves_all || claims).then(|| {
             let mut doctored = team.clone();
             doctored.stopping &= !forgets;
@@ -118,9 +118,9 @@ impl World {
 
     /// Returns an order of a teammate as the lead would give it, if that rule is dropped.
     pub(super) fn as_a_person(&self, event: &Event) -> Option<Event> {
-        let Event::Task(client, Actor::Member(_), order) = event else { return None };
+        let Event::Task(client, Actor::Member(_), order, _) = event else { return None };
         let order = order.clone();
-        self.is(Mutant::TeammatesChooseTheirChecks).then(|| Event::Task(*client, Actor::Person, order))
+        self.is(Mutant::TeammatesChooseTheirChecks).then(|| Event::Task(*client, Actor::Person, order, None))
     }
 
     /// Changes a decision as the dropped rule would.

@@ -1,6 +1,12 @@
 //! A disk that stays full while commands keep coming.
 
+use teamd_shared::control::TaskOrder;
+use teamd_shared::fingerprint::Baseline;
+use teamd_shared::job::JobReport;
+use teamd_shared::task::TaskFields;
+
 use super::*;
+use crate::daemon::core::event::Actor;
 
 impl Fixture {
     /// Three commands come, none of which can be journaled, and then nothing more, until a second is over.
@@ -63,13 +69,39 @@ fn what_a_person_ends_by_force_is_killed_at_once_and_recorded_later() {
     fixture.owners.full = true;
     let taken = fixture.on(Event::Command(CLIENT, Command::Shutdown(leave(0.0, None))));
     assert!(taken.contains(&"refuse") && !taken.contains(&"signal"), "{taken:?}");
-    let taken = fixture.on(Event::Command(CLIENT, Command::Shutdown(leave(0.0, Some(10.0)))));
+    let shutdown = |after| Event::Command(CLIENT, Command::Shutdown(leave(0.0, Some(after))));
+    fixture.owners.taken.clear();
+    fixture.dispatcher.handle(vec![shutdown(10.0)], &mut fixture.owners);
+    let replies = fixture.dispatcher.take_replies();
+    assert!(!fixture.owners.taken.contains(&"signal"), "it is to have its ten seconds: {replies:?}");
+    let hint = replies[0].1.clone().unwrap_err().hint.unwrap();
+    assert!(hint.contains("`teamctl shutdown alice --force --timeout 0s`"), "{hint}");
+    let taken = fixture.on(shutdown(0.0));
     assert!(taken.contains(&"refuse") && taken.contains(&"signal"), "{taken:?}");
     fixture.on(ended());
     fixture.owners.full = false;
     fixture.seconds_later(1);
     assert_eq!(fixture.alice().phase, Phase::Killed, "and not started again");
     assert!(fixture.dispatcher.end.is_none());
+}
+
+#[test]
+fn a_command_that_a_job_has_prepared_is_refused_and_not_carried_out_later() {
+    let mut fixture = Fixture::with_alice();
+    fixture.owners.full = true;
+    let fields = TaskFields { subject: Some("x".to_owned()), ..TaskFields::default() };
+    let add = TaskOrder::Add { id: next_id(), tasks: vec![fields], within: false };
+    let looked = JobReport::Protected(Baseline::Hash("1".to_owned()));
+    for event in [
+        Event::Task(CLIENT, Actor::Person, add, Some(looked)),
+        Event::Synced(CLIENT, next_id(), "main".to_owned(), Some("0123456789ab".to_owned())),
+    ] {
+        let taken = fixture.on(event);
+        assert_eq!(taken, ["append fails", "show", "refuse"], "at once, although an attempt has just failed");
+    }
+    fixture.owners.full = false;
+    fixture.seconds_later(1);
+    assert!(fixture.dispatcher.team.tasks.is_empty() && !fixture.dispatcher.has_undecided());
 }
 
 #[test]

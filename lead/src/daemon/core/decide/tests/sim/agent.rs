@@ -114,7 +114,7 @@ impl World {
             return None;
         }
         Some(match command {
-            Command::Task(order) => Event::Task(client, Actor::Member(incarnation.name.clone()), order),
+            Command::Task(order) => Event::Task(client, Actor::Member(incarnation.name.clone()), order, None),
             Command::Spawn { id, order } => {
                 let facts = self.spawn_facts(daemon, &order);
                 Event::Spawn(client, id, order, facts)

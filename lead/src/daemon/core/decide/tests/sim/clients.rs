@@ -27,11 +27,11 @@ impl World {
             }
             0..=8 => self.order_spawn(client),
             9..=23 if self.works && !self.rng.one_in(4) => {
-                Event::Task(client, Actor::Person, self.task_order())
+                Event::Task(client, Actor::Person, self.task_order(), None)
             }
             9..=23 => Event::Command(client, self.order()),
             24..=29 => Event::Command(client, self.verdict()),
-            31..=41 => Event::Task(client, Actor::Person, self.task_order()),
+            31..=41 => Event::Task(client, Actor::Person, self.task_order(), None),
             30 if self.rng.one_in(3) => Event::Command(client, Command::Stop { force: self.rng.one_in(4) }),
             _ => return,
         };
@@ -143,7 +143,7 @@ fn to(client: ReplyTo, said: &Event) -> Event {
     match said.clone() {
         Event::Command(_, command) => Event::Command(client, command),
         Event::Spawn(_, id, order, facts) => Event::Spawn(client, id, order, facts),
-        Event::Task(_, by, order) => Event::Task(client, by, order),
+        Event::Task(_, by, order, report) => Event::Task(client, by, order, report),
         other => other,
     }
 }

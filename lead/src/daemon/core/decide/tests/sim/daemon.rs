@@ -167,21 +167,21 @@ impl World {
         let seen = View { team: doctored.as_ref().unwrap_or(view.team), ..*view };
         let as_person = self.as_a_person(event);
         let mut decision = decide(&seen, as_person.as_ref().unwrap_or(event), &mut self.ids);
-        if let (Some(_), Event::Task(_, Actor::Member(name), _)) = (as_person, event) {
+        if let (Some(_), Event::Task(_, Actor::Member(name), ..)) = (as_person, event) {
             decision.is_by(name);
         }
         self.spoil(view.team, event, &mut decision);
         self.remember(heard, event, !decision.records.is_empty());
         let members = view.team.members.values().map(|state| Incarnation::of(&state.record));
         self.promises.forced.extend(members.filter(|member| is_forced(event, &member.name)));
-        if let Event::Task(_, _, TaskOrder::Add { id, tasks, .. }) = event {
+        if let Event::Task(_, _, TaskOrder::Add { id, tasks, .. }, _) = event {
             self.promises.tasks.is_to_make(id, tasks.len());
         }
-        if let Event::Command(client, _) | Event::Spawn(client, ..) | Event::Task(client, ..) = event {
-            let checked = self.promises.is_asked(*client, &decision.actions);
+        if let Some(client) = event.client() {
+            let checked = self.promises.is_asked(client, &decision.actions);
             self.check(checked);
             if !decision.records.is_empty() {
-                let checked = self.promises.done_for(*client, view.team, matches!(event, Event::Task(..)));
+                let checked = self.promises.done_for(client, view.team, matches!(event, Event::Task(..)));
                 self.check(checked);
             }
         }

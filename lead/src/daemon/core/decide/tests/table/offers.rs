@@ -14,8 +14,8 @@ fn is_reminded(asked: Option<Command>) -> bool {
     let alice = harness.runs("alice");
     let fields = TaskFields { subject: Some("fix it".to_owned()), ..TaskFields::default() };
     let add = TaskOrder::Add { id: next_id(), tasks: vec![fields], within: false };
-    harness.on(&Event::Task(CLIENT, Actor::Person, add));
-    harness.on(&Event::Task(CLIENT, Actor::Member(name("alice")), TaskOrder::Claim(Some(1))));
+    harness.on(&Event::Task(CLIENT, Actor::Person, add, None));
+    harness.on(&Event::Task(CLIENT, Actor::Member(name("alice")), TaskOrder::Claim(Some(1)), None));
     let says = |doing| Event::Said { incarnation: alice.clone(), state: WorkerState { doing, ..idle() } };
     harness.on(&says(Doing::Working));
     asked.map(|command| harness.on(&Event::Command(CLIENT, command)));

@@ -66,7 +66,7 @@ impl Reviewed {
     }
 
     fn order(&mut self, by: &Actor, order: TaskOrder) -> Result<Done, Refusal> {
-        reply(&self.harness.on(&Event::Task(CLIENT, by.clone(), order)))
+        reply(&self.harness.on(&Event::Task(CLIENT, by.clone(), order, None)))
     }
 
     fn task(&self) -> &Task {
@@ -297,7 +297,7 @@ fn protected_files_are_looked_at_where_no_check_runs() {
     it.task = 2;
     let alice = Actor::Member(name("alice"));
     it.order(&alice, TaskOrder::Claim(Some(2))).unwrap();
-    let submitted = it.harness.on(&Event::Task(CLIENT, alice, TaskOrder::Submit(2, String::new())));
+    let submitted = it.harness.on(&Event::Task(CLIENT, alice, TaskOrder::Submit(2, String::new()), None));
     assert!(submitted.actions.contains(&Action::Check(2)), "{submitted:?}");
     it.passes(true);
     let id = it.review();
@@ -314,11 +314,11 @@ fn a_task_keeps_what_the_protected_files_were_for_a_person_or_the_lead() {
     let protected = |it: &Reviewed, id: TaskId| it.harness.team.tasks[&id].protected.clone();
     for (number, baseline) in [2, 4].into_iter().zip(baselines) {
         let looked = JobReport::Protected(baseline.clone());
-        it.harness.on(&Event::Prepared(CLIENT, Actor::Person, add(), looked));
+        it.harness.on(&Event::Task(CLIENT, Actor::Person, add(), Some(looked)));
         // What a teammate finds when it makes a task may be its own doing.
         let alice = Actor::Member(name("alice"));
         let looked = JobReport::Protected(Baseline::Hash("other".to_owned()));
-        it.harness.on(&Event::Prepared(CLIENT, alice, add(), looked));
+        it.harness.on(&Event::Task(CLIENT, alice, add(), Some(looked)));
         assert_eq!(protected(&it, number), Some(baseline.clone()));
         assert_eq!(protected(&it, number + 1), Some(baseline));
     }

@@ -164,10 +164,11 @@ fn one_teammate_is_shown_in_full_and_an_unknown_one_is_not_found() {
 #[test]
 fn where_no_team_is_the_way_to_one_is_shown() {
     let (scratch, dir) = team(&json!([]));
-    let (mut context, _, stderr) = context(&dir, false);
+    let (mut context, ..) = context(&dir, false);
     context.path = scratch.path().join("none/.team");
-    assert_eq!(run(&context, &StatusArgs::default()), Ok(ExitCode::Done));
-    assert!(stderr.text().ends_with("hint: `teamd start` makes one\n"), "{}", stderr.text());
+    let error = run(&context, &StatusArgs::default()).unwrap_err();
+    assert_eq!(error.code(), ExitCode::NotRunning);
+    assert!(error.next_step().unwrap().starts_with("`teamd start` creates one here"), "{error:?}");
 }
 
 /// One teammate of each sort, with a model and long texts.

@@ -149,8 +149,8 @@ pub(crate) enum Command {
     ///
     /// Starts the daemon and the members of team.toml, each of which is given the next task while it is idle. A GOAL goes to the
     /// lead agent, which makes the tasks. Shows each change, shuts down what it has started, and says what came of each task.
-    /// Exits 0 if every task is completed, 3 if one is not, 5 if a limit was reached. Started again after it was killed, it goes
-    /// on.
+    /// Exits 0 if every task is completed, 3 if one is not, 5 if a limit was reached. If it was killed, run
+    /// the same command again to continue.
     Run(Run),
     /// List the agents that a teammate can run
     ///

@@ -79,7 +79,7 @@ fn ports<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u16>, D::Erro
     let ports = Vec::<u16>::deserialize(deserializer)?;
     match ports.iter().any(|port| [0, GATEWAY_PORT].contains(port)) || ports.len() > MAX_PORTS {
         true => Err(D::Error::custom(format_args!(
-            "at most {MAX_PORTS} ports are expected, not 0 and {GATEWAY_PORT}"
+            "list at most {MAX_PORTS} ports; 0 and {GATEWAY_PORT} are not allowed"
         ))),
         false => Ok(ports),
     }

@@ -102,8 +102,8 @@ pub(crate) struct Wait {
     /// Wait until no task is left to do
     #[arg(long, conflicts_with_all = ["all", "status"])]
     pub(crate) tasks: bool,
-    /// Wait for every running teammate except the lead agent; without --for, one whose plan needs an answer is no longer waited
-    /// for (exit code 7)
+    /// Wait for every running teammate except the lead agent; without --for, it stops waiting for a teammate whose plan needs
+    /// an answer, and exits with 7
     #[arg(long)]
     pub(crate) all: bool,
     /// Status to wait for (comma-separated) [default with --all: idle or ended]

@@ -101,8 +101,8 @@ pub(super) fn tasks(seen: &Seen, check: &mut Check) -> Option<String> {
             _ => "fix that: it is tried again".to_owned(),
         };
         check.problem(
-            format!("{} does not go on: {why}", task.title()),
-            "it waits until that is fixed",
+            format!("{} is stalled: {why}", task.title()),
+            "it cannot continue until this is fixed",
             &next,
         );
     }

@@ -1,8 +1,12 @@
 //! Claude Code as a teammate: a stub speaks its protocol, and does what the messages say (`tests/fixtures/claude-stub.py`).
 
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
+use crate::support::model_server::{ModelServer, Reply};
 use crate::support::process::children;
 use crate::support::{Team, is_alive, signal};
 
@@ -52,7 +56,7 @@ fn session(team: &Team) -> String {
 fn agent_of(team: &Team) -> i32 {
     let is_agent = |pid: &i32| {
         let line = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        !line.starts_with("team-") && line.contains("stub.py")
+        !line.starts_with("team-") && line.contains("stream-json")
     };
     let mut level = vec![team.pid("carol")];
     for _ in 0..4 {
@@ -247,4 +251,59 @@ fn an_agent_that_cannot_begin_is_an_error_of_spawn() {
         let log = team.file("log/carol.log");
         assert!(log.contains(told), "{command}: {log}");
     }
+}
+
+/// The life of the real program, against a fake service: a closed gate, a plan, an open and again a closed gate, a kill, a shutdown.
+#[test]
+#[ignore = "needs Claude Code and its name in TEAM_REAL_CLAUDE: scripts/test-agents"]
+fn the_real_claude_code_obeys_the_gate_resumes_and_leaves_without_a_request() {
+    let program = std::env::var("TEAM_REAL_CLAUDE").expect("the path of Claude Code");
+    let replies = Arc::new(Mutex::new(VecDeque::new()));
+    let queue = Arc::clone(&replies);
+    let server = ModelServer::answering_any_client(move |request| {
+        let is_turn = request.body["tools"].as_array().is_some_and(|tools| !tools.is_empty());
+        let next = if is_turn { queue.lock().unwrap().pop_front() } else { None };
+        next.unwrap_or_else(|| Reply::text("done"))
+    });
+    let replies_are = |next: Vec<Reply>| replies.lock().unwrap().extend(next);
+    let bash = |command: &str| Reply::call("Bash", json!({"command": command, "description": "a test"}));
+    let plan = |text: &str| Reply::call("mcp__team__plan_approval", json!({"plan": text}));
+    let team = server.team();
+    team.write("team.toml", &format!("[agents.claude]\ncommand = ['{program}']\nprotocol = 'claude'\n"));
+    team.trust();
+
+    replies_are(vec![bash("echo x > closed"), plan("write a file")]);
+    spawn(&team, &["--plan", "--prompt", "the first work"]);
+    let id = team.until_planned("carol");
+    replies_are(vec![bash("echo yes > open"), Reply::text("written")]);
+    team.teamctl(["approve", &id]).ok();
+    team.until("the write behind the open gate", || team.made("open"));
+    team.wait_for("carol", "idle");
+    assert!(!team.made("closed"));
+
+    replies_are(vec![bash("echo x > closed"), plan("write another")]);
+    team.teamctl(["request-plan", "carol", "a plan for more"]).ok();
+    let id = team.until_planned("carol");
+    team.teamctl(["approve", &id]).ok();
+    team.wait_for("carol", "idle");
+    assert!(!team.made("closed"));
+    let refused =
+        team.results("carol").iter().filter(|it| it.to_string().contains("Read-only file system")).count();
+    assert_eq!(refused, 2, "{:?}", team.results("carol"));
+
+    let agent = agent_of(&team);
+    signal(agent, Signal::SIGKILL);
+    team.until("its end", || !is_alive(agent));
+    team.send("carol", "the work after the kill");
+    team.until("the request", || server.requests().iter().any(|it| it.mentions("the work after the kill")));
+    team.wait_for("carol", "idle");
+    let after: Vec<_> =
+        server.requests().into_iter().filter(|it| it.mentions("the work after the kill")).collect();
+    assert!(after[0].mentions("the first work"), "it goes on with its session");
+
+    let asked = server.requests().len();
+    assert_eq!(team.shutdown("carol", &[], 0)["outcome"], "shutdown");
+    team.until("all to be gone", || team.processes().len() == 1);
+    assert_eq!(server.requests().len(), asked);
+    assert!(!session(&team).contains(crate::support::model_server::KEY));
 }

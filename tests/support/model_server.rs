@@ -96,6 +96,8 @@ struct State {
     paused: Vec<Value>,
     till: Till,
     calls: usize,
+    /// Whether the client is a program of others, whose requests are not examined.
+    is_foreign: bool,
     over: bool,
 }
 
@@ -128,6 +130,13 @@ impl ModelServer {
     pub(crate) fn answering(answer: impl FnMut(&Request) -> Reply + Send + 'static) -> Self {
         let server = Self::start();
         lock(&server.state).answering = Some(Box::new(answer));
+        server
+    }
+
+    /// As [`ModelServer::answering`], for the requests of a program that is not ours.
+    pub(crate) fn answering_any_client(answer: impl FnMut(&Request) -> Reply + Send + 'static) -> Self {
+        let server = Self::answering(answer);
+        lock(&server.state).is_foreign = true;
         server
     }
 
@@ -214,11 +223,13 @@ fn serve(connection: &TcpStream, state: &Mutex<State>) {
 
 fn decide(asked: http::Asked, state: &Mutex<State>) -> (Speech, Reply) {
     let mut state = lock(state);
-    let api = if asked.path.ends_with("/messages") { Api::Anthropic } else { Api::OpenAi };
+    let path = asked.path.split('?').next().unwrap_or_default();
+    let api = if path.ends_with("/messages") { Api::Anthropic } else { Api::OpenAi };
     let body = serde_json::from_slice(&asked.body).unwrap_or_default();
     let mut request =
         Request { api, headers: asked.headers, body, at: Instant::now(), bill: Bill::default() };
-    let mut reply = match refusal(&asked.path, &request, &state.paused) {
+    let refused = refusal(path, &request, &state.paused);
+    let mut reply = match refused.filter(|(status, _)| *status != 400 || !state.is_foreign) {
         Some((status, why)) => {
             if status == 400 {
                 state.broken.push(why.clone());

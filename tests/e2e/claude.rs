@@ -288,7 +288,7 @@ fn the_real_claude_code_obeys_the_gate_resumes_and_leaves_without_a_request() {
     team.wait_for("carol", "idle");
     assert!(!team.made("closed"));
     let refused =
-        team.results("carol").iter().filter(|it| it.to_string().contains("Read-only file system")).count();
+        team.results("carol").iter().filter(|it| it.to_string().contains("ead-only file system")).count();
     assert_eq!(refused, 2, "{:?}", team.results("carol"));
 
     let agent = agent_of(&team);

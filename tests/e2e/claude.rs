@@ -253,7 +253,7 @@ fn an_agent_that_cannot_begin_is_an_error_of_spawn() {
     }
 }
 
-/// The life of the real program, against a fake service: a closed gate, a plan, an open and again a closed gate, a kill, a shutdown.
+/// The real program against a fake service: a closed gate, a plan, an open and again a closed gate, a kill, a shutdown.
 #[test]
 #[ignore = "needs Claude Code and its name in TEAM_REAL_CLAUDE: scripts/test-agents"]
 fn the_real_claude_code_obeys_the_gate_resumes_and_leaves_without_a_request() {

@@ -288,7 +288,7 @@ fn ctrl_c_ends_the_waiting_and_not_the_request() {
     let id = team.until_asked("alice");
     asking.signal(Signal::SIGINT);
     let run = asking.finish().exits(130);
-    assert!(run.stderr.contains("the waiting") && run.stderr.contains("hint: "), "{run:?}");
+    assert!(run.stderr.contains("no longer waiting for alice") && run.stderr.contains("hint: "), "{run:?}");
     assert_eq!(team.request(&id)["status"], "pending");
     team.release();
     team.wait_for("alice", "shutdown");

@@ -64,7 +64,10 @@ impl Sequence {
                 About::Member(turning) => turning,
                 _ => None,
             };
-            let label = cut(&escape::line(&label(step)), Some(LABEL));
+            // A lifeline of many does not say whose it is.
+            let is_shared = [from, to].map(Some).contains(&others) && !step.to.is_empty();
+            let names = if is_shared { format!("{} → {}: ", step.from, step.to) } else { String::new() };
+            let label = cut(&escape::line(&(names + &label(step))), Some(LABEL));
             let (text, is_trouble) = (step.text.clone(), step.is_trouble);
             Event { at: step.at, from, to, label, text, request, turning, is_trouble }
         });
@@ -149,6 +152,8 @@ mod tests {
         assert_eq!((sequence.lifelines[0].as_str(), sequence.lifelines[13].as_str()), ("lead", "8 others"));
         let places: Vec<usize> = sequence.events.iter().map(|event| event.to).collect();
         assert_eq!(places[..4], [1, 2, 13, 13]);
+        let labels = [&sequence.events[0].label, &sequence.events[2].label];
+        assert_eq!(labels, ["hi", "lead → w2: hi"]);
         let only_last = Sequence::of(&vec![said("user", "lead", "x"); EVENTS + 3], EVENTS);
         assert_eq!((only_last.earlier, only_last.events.len()), (3, EVENTS));
         assert_eq!((only_last.lifelines.len(), only_last.events[0].to), (1, 0), "a note on the lead");

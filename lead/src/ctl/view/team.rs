@@ -21,6 +21,8 @@ use crate::error::CommandError;
 
 /// How many messages of the lead's inbox, and of each other one, the past of a view has.
 const MESSAGES: (usize, usize) = (200, 20);
+/// How many conversations are not read from anew when they are followed again: two pages may take turns.
+const FOLLOWED: usize = 8;
 /// How long inboxes are read at a time: a key shall not wait.
 const SLICE: Duration = Duration::from_millis(40);
 
@@ -37,6 +39,8 @@ pub(in crate::ctl) struct TeamFiles<'d> {
     sides: Sides,
     /// The conversation that is followed.
     pub(in crate::ctl) conversation: Option<Conversation<'d>>,
+    /// Those that were followed before, the latest first.
+    followed: VecDeque<Conversation<'d>>,
     inboxes: BTreeMap<Name, Option<Mark>>,
     /// The inboxes that are still to be read.
     unread: VecDeque<Name>,
@@ -82,6 +86,7 @@ impl<'d> TeamFiles<'d> {
             feed: Feed::default(),
             sides: Sides::default(),
             conversation: None,
+            followed: VecDeque::new(),
             inboxes: BTreeMap::new(),
             unread: VecDeque::new(),
             trouble: None,
@@ -182,14 +187,54 @@ impl<'d> TeamFiles<'d> {
         if self.conversation.as_ref().is_some_and(|it| it.name == *name) {
             return;
         }
-        match Conversation::begin(self.dir, name) {
+        self.conversation.take().into_iter().for_each(|it| self.followed.push_front(it));
+        let known = self.followed.iter().position(|it| it.name == *name);
+        let begun = match known.and_then(|at| self.followed.remove(at)) {
+            Some(mut known) => known.read().map(|()| known),
+            None => Conversation::begin(self.dir, name),
+        };
+        self.followed.truncate(FOLLOWED);
+        match begun {
             Ok(conversation) => self.conversation = Some(conversation),
-            Err(error) => (self.conversation, self.trouble) = (None, Some(error.into())),
+            Err(error) => self.trouble = Some(error.into()),
         }
     }
 
     fn owners(&self) -> Vec<Name> {
         let members = self.roster.members.iter().map(|member| member.name.clone());
         [Name::lead()].into_iter().chain(members).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[tokio::test]
+    async fn conversations_that_take_turns_are_read_once() {
+        let scratch = tempfile::tempdir().unwrap();
+        let dir = TeamDir::create(&scratch.path().join(".team")).unwrap();
+        let write = |at: &TeamPath, text: &str| teamd_shared::fs::replace(&dir, at, text.as_bytes()).unwrap();
+        let [alice, bob] = ["alice", "bob"].map(|name| Name::new(name).unwrap());
+        write(
+            &TeamPath::config(),
+            &json!({"version": 1, "seq": 0, "team_name": "t", "members": []}).to_string(),
+        );
+        let entry = json!({"at": 1.0, "inbox": {"offset": 0, "tail": "cbf29ce484222325"}, "entry": "life",
+            "incarnation": 1, "conversation": 1});
+        let entry = format!("{entry}\n");
+        write(&TeamPath::transcript(&alice), &entry.repeat(300));
+        let mut files = TeamFiles::begin(&dir, true).unwrap();
+        let mut parts = |name: &Name| {
+            files.follow(name);
+            files.conversation.as_ref().map(|it| (it.name.clone(), it.parts.len()))
+        };
+        assert_eq!(parts(&alice), Some((alice.clone(), 200)));
+        assert_eq!(parts(&bob), Some((bob, 0)));
+        let path = dir.path(&TeamPath::transcript(&alice));
+        let mut file = std::fs::OpenOptions::new().append(true).open(path).unwrap();
+        std::io::Write::write_all(&mut file, entry.repeat(5).as_bytes()).unwrap();
+        assert_eq!(parts(&alice), Some((alice.clone(), 205)), "what is new is read, and nothing else");
     }
 }

@@ -38,6 +38,8 @@ use shown::Shown;
 
 /// The time between two changes that are told, at least.
 const FRAME: Duration = Duration::from_millis(100);
+/// How long a view stays as it is where no file has changed: times pass, and processes end without a daemon.
+const STAYS: Duration = Duration::from_secs(1);
 /// How many questions of connections may wait.
 const ASKS: usize = 32;
 
@@ -72,7 +74,13 @@ async fn serve(context: &Context, dir: &TeamDir, args: &Web) -> CommandResult {
             Some(()) = int.recv() => return Ok(ExitCode::Interrupted),
             Some(()) = term.recv() => return Ok(ExitCode::Terminated),
             () = &mut serving => return Ok(ExitCode::Failed),
-            Some(ask) = asked.recv() => hub.answer(ask),
+            Some(ask) = asked.recv() => {
+                if hub.is_old() {
+                    daemon.extend(hub.read());
+                    told.send_replace(());
+                }
+                hub.answer(ask);
+            }
             Some(done) = daemon.next() => {
                 daemon.extend(hub.done(done));
                 told.send_replace(());
@@ -100,6 +108,8 @@ struct Hub<'d> {
     /// Whether the daemon runs, as far as is known.
     has_daemon: bool,
     read_at: Instant,
+    /// The views that were made since: many pages may show the same.
+    made: Vec<(View, Map<String, Value>)>,
 }
 
 impl<'d> Hub<'d> {
@@ -107,7 +117,7 @@ impl<'d> Hub<'d> {
         let files = TeamFiles::begin(dir, context.settings.poll)?;
         let has_daemon = roster::daemon_pid(&files.roster).is_some();
         let (prices, read_at) = (money::prices(context), Instant::now());
-        Ok(Self { context, files, prices, is_read_only, has_daemon, read_at })
+        Ok(Self { context, files, prices, is_read_only, has_daemon, read_at, made: Vec::new() })
     }
 
     /// Returns when there may be something else to show. Dropping the future loses nothing.
@@ -119,10 +129,16 @@ impl<'d> Hub<'d> {
     }
 
     fn read(&mut self) -> Option<Act<'d>> {
-        let has_socket = self.files.read(false);
+        self.made.clear();
+        // Without a daemon no file tells that a process has ended.
+        let has_socket = self.files.read(!self.has_daemon);
         self.files.read_inboxes();
         self.read_at = Instant::now();
         (has_socket && !self.has_daemon).then(|| act::connect(self.files.dir))
+    }
+
+    fn is_old(&self) -> bool {
+        self.read_at.elapsed() > STAYS
     }
 
     /// Takes what became of the connection to the daemon.
@@ -133,6 +149,7 @@ impl<'d> Hub<'d> {
             Done::Connected(None) | Done::Said(_) | Done::Shown(..) => (false, None),
         };
         self.has_daemon = has_daemon;
+        self.made.clear();
         self.files.read(true);
         next
     }
@@ -158,9 +175,8 @@ impl<'d> Hub<'d> {
     }
 
     fn view(&mut self, view: &View) -> Option<Map<String, Value>> {
-        // Without a daemon no file tells that a process has ended.
-        if !self.has_daemon {
-            self.files.read(true);
+        if let Some((_, made)) = self.made.iter().find(|(made, _)| made == view) {
+            return Some(made.clone());
         }
         if let View::Conversation(name) = view {
             self.files.follow(name);
@@ -168,7 +184,9 @@ impl<'d> Hub<'d> {
         let (dir, has_daemon) = (self.files.dir, self.has_daemon);
         let (prices, is_read_only) = (&self.prices, self.is_read_only);
         let (seen, _) = self.files.seen();
-        Shown { dir, seen, prices, has_daemon, is_read_only }.view(view)
+        let shown = Shown { dir, seen, prices, has_daemon, is_read_only }.view(view)?;
+        self.made.push((view.clone(), shown.clone()));
+        Some(shown)
     }
 }
 

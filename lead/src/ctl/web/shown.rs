@@ -28,6 +28,8 @@ const LINE: usize = 240;
 const TEXT: usize = 20_000;
 /// The longest request that is shown, in characters: a longer one cannot be approved here.
 const WHOLE: usize = 400_000;
+/// The longest end of a conversation that is shown, in bytes.
+const CONVERSATION: usize = 400_000;
 /// The groups, in their order.
 const GROUPS: [Group; 5] = [Group::NeedsYou, Group::Stuck, Group::Working, Group::Idle, Group::Ended];
 
@@ -131,20 +133,29 @@ impl Shown<'_, '_> {
 
     fn conversation(&self) -> Option<Value> {
         let conversation = self.seen.conversation?;
-        let part = |part: &Part| match part {
-            Part::Said { from, text } => json!({"kind": "said", "from": line(from), "text": body(text)}),
-            Part::Answer(text) => json!({"kind": "answer", "text": body(text)}),
-            Part::Call(text) => json!({"kind": "call", "text": line(text)}),
-            Part::Result { line: short, content, is_error } => {
-                json!({"kind": "result", "line": line(short), "text": body(content), "bad": is_error})
+        let part = |(at, part): (usize, &Part)| match part {
+            Part::Said { from, text } => {
+                json!({"at": at, "kind": "said", "from": line(from), "text": body(text)})
             }
-            Part::Aside(text) => json!({"kind": "aside", "text": body(text)}),
-            Part::Failure(text) => json!({"kind": "failure", "text": body(text)}),
+            Part::Answer(text) => json!({"at": at, "kind": "answer", "text": body(text)}),
+            Part::Call(text) => json!({"at": at, "kind": "call", "text": line(text)}),
+            Part::Result { line: short, content, is_error } => {
+                json!({"at": at, "kind": "result", "line": line(short), "text": body(content), "bad": is_error})
+            }
+            Part::Aside(text) => json!({"at": at, "kind": "aside", "text": body(text)}),
+            Part::Failure(text) => json!({"at": at, "kind": "failure", "text": body(text)}),
         };
-        let parts: Vec<Value> = conversation.parts.iter().map(part).collect();
+        let (all, mut size) = (&conversation.parts, 0);
+        let fits = |part: &Value| {
+            size += part.to_string().len();
+            size <= CONVERSATION
+        };
+        let mut parts: Vec<Value> = all.iter().enumerate().rev().map(part).take_while(fits).collect();
+        parts.reverse();
+        let has_earlier = conversation.has_earlier || parts.len() < all.len();
         let name = conversation.name.as_str();
         Some(json!({"name": name, "parts": parts, "live": body(&conversation.live),
-            "earlier": conversation.has_earlier}))
+            "earlier": has_earlier}))
     }
 
     fn sequence(&self, last: usize) -> Value {
@@ -212,7 +223,10 @@ fn count(team: &Team) -> f64 {
 
 fn member(row: &Row<'_>) -> Value {
     let (member, standing) = (row.member, &row.standing);
-    json!({"name": member.name, "role": line(&member.role), "word": standing.word, "what": line(&standing.what),
+    // The card of the request has its id.
+    let without_id = row.request.and_then(|it| standing.what.strip_prefix(it.request_id.as_str()));
+    let what = without_id.map_or(standing.what.as_str(), str::trim_start);
+    json!({"name": member.name, "role": line(&member.role), "word": standing.word, "what": line(what),
         "since": standing.since, "tokens": (!member.usage.is_nothing()).then(|| tokens::count(member.usage.billed())),
         "cost": row.cost.map(|cost| cost.to_string())})
 }

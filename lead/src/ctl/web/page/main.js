@@ -94,8 +94,10 @@ function show() {
   const [, name = '', argument] = location.hash.split('/');
   const shown = Object.hasOwn(views, name) ? name : 'overview';
   for (const link of document.querySelectorAll('nav a')) {
-    if (link.hash === `#/${shown}`) link.setAttribute('aria-current', 'page');
-    else link.removeAttribute('aria-current');
+    link.removeAttribute('aria-current');
+    if (link.hash !== `#/${shown}`) continue;
+    link.setAttribute('aria-current', 'page');
+    link.scrollIntoView({ block: 'nearest', inline: 'center' });
   }
   const state = {};
   const main = h('div');

@@ -2,7 +2,7 @@
 
 import { clock, h, open } from './element.js';
 
-const [ROW, LEFT, HUES] = [30, 80, 6];
+const [ROW, LEFT, HUES, LETTER] = [30, 80, 6, 6.8];
 /** How many events there are at first, and how many more each time. */
 const PAGE = 200;
 
@@ -22,22 +22,31 @@ function bars(events, lifeline) {
   return found;
 }
 
-function note(event, x, y) {
-  const glyph = { began: '●', ended: '■' };
-  const mark = event.bad ? '✕' : glyph[event.turning] ?? '·';
-  return h(`text.label${event.bad ? '.bad' : ''}`, { x: x + 10, y: y + 4 }, `${mark} ${event.label}`);
+/** The part of the line between two ends that is in sight: its label stands there. */
+function inSight([a, b], [left, right]) {
+  const keep = (x) => Math.min(Math.max(x, left), right);
+  return [keep(a), keep(b)];
 }
 
-function arrow(event, from, to, y) {
+function note(event, x, y, sight) {
+  const glyph = { began: '●', ended: '■' };
+  const text = `${event.bad ? '✕' : glyph[event.turning] ?? '·'} ${event.label}`;
+  // Where there is no room for it on the right.
+  const isLeft = x - sight[0] > sight[1] - x && x + LETTER * text.length > sight[1];
+  return h(`text.label${event.bad ? '.bad' : ''}`, { x: isLeft ? x - 10 : x + 10, y: y + 4, 'text-anchor': isLeft ? 'end' : 'start' }, text);
+}
+
+function arrow(event, from, to, y, sight) {
   const request = event.request ? `.r${event.request.number % HUES}` : '';
   const hue = event.bad ? '.bad' : request;
   const way = to > from ? 1 : -1;
   const tip = to - way * 5;
-  const room = Math.max(24, Math.floor(Math.abs(to - from) / 6.8));
+  const [start, end] = inSight([from, to], sight);
+  const room = Math.max(24, Math.floor(Math.abs(end - start) / LETTER));
   const label = event.label.length > room ? `${event.label.slice(0, room - 1)}…` : event.label;
   return [h(`path.arrow${hue}${event.request?.answer ? '.answer' : ''}`, { d: `M${from} ${y}H${tip - way * 5}` }),
     h(`path.tip${hue}`, { d: `M${tip} ${y}l${-way * 8} -4v8z` }),
-    h(`text.label${hue}`, { x: from + way * 9, y: y - 6, 'text-anchor': way > 0 ? 'start' : 'end' }, label)];
+    h(`text.label${hue}`, { x: start + way * 9, y: y - 6, 'text-anchor': way > 0 ? 'start' : 'end' }, label)];
 }
 
 export const sequence = {
@@ -50,30 +59,31 @@ export const sequence = {
     const empty = h('p.empty', {}, 'Nothing has happened yet.');
     element.append(h('div.bar', {}, h('span.dim', {}, 'one colour: one request, dashed its answer · bars: incarnations · click: the text'), earlier), box, empty);
     const geometry = () => {
-      const column = Math.min(150, Math.max(92, Math.floor((box.clientWidth - LEFT - 20) / Math.max(1, state.lifelines.length))));
-      return { x: (lifeline) => LEFT + column * (lifeline + .5), width: Math.max(box.clientWidth - 2, LEFT + column * state.lifelines.length + 60) };
+      const column = Math.min(150, Math.max(78, Math.floor((box.clientWidth - LEFT - 20) / Math.max(1, state.lifelines.length))));
+      return { x: (lifeline) => LEFT + column * (lifeline + .5), width: Math.max(box.clientWidth - 2, LEFT + column * state.lifelines.length) };
     };
     const y = (row) => 24 + row * ROW;
-    const row = (event, at, x, width) => {
+    const row = (event, at, x, width, sight) => {
       const show = () => open(`${clock(event.at)}  ${event.label}`, event.text || event.label);
       const time = clock(event.at);
       const isSame = at > 0 && clock(state.events[at - 1].at) === time;
       return h('g', { tabindex: 0, role: 'button', 'aria-label': `${time} ${event.label}`, onclick: show, onkeydown: (key) => { if (key.key === 'Enter') show(); } },
         h('rect.hit', { x: 0, y: y(at) - 19, width, height: ROW }), !isSame && h('text.clock', { x: 8, y: y(at) + 4 }, time),
-        event.from === event.to ? note(event, x(event.from), y(at)) : arrow(event, x(event.from), x(event.to), y(at)));
+        event.from === event.to ? note(event, x(event.from), y(at), sight) : arrow(event, x(event.from), x(event.to), y(at), sight));
     };
     const paint = () => {
       if (!state.events) return;
       const [{ x, width }, height] = [geometry(), y(state.events.length)];
       const [first, end] = [Math.max(0, Math.floor(box.scrollTop / ROW) - 5), Math.ceil((box.scrollTop + box.clientHeight) / ROW) + 5];
+      const sight = [box.scrollLeft, box.scrollLeft + box.clientWidth];
       for (const [svg, tall] of [[names, 34], [body, height]]) {
         svg.setAttribute('width', width);
         svg.setAttribute('height', tall);
       }
-      names.replaceChildren(...state.lifelines.map((name, at) => h('text.name', { x: x(at), y: 22, 'text-anchor': 'middle' }, name.length > 13 ? `${name.slice(0, 12)}…` : name)));
+      names.replaceChildren(...state.lifelines.map((name, at) => h('text.name', { x: x(at), y: 22, 'text-anchor': 'middle' }, name.length > 11 ? `${name.slice(0, 10)}…` : name)));
       const lanes = state.lifelines.map((_name, at) => [h('line.lane', { x1: x(at), x2: x(at), y1: 0, y2: height }),
         bars(state.events, at).map(([from, to]) => h('rect.incarnation', { x: x(at) - 5, width: 10, rx: 3, y: Math.max(0, y(from)), height: Math.max(4, y(to) - Math.max(0, y(from))) }))]);
-      body.replaceChildren(...lanes.flat(2), ...state.events.slice(first, end).map((event, at) => row(event, first + at, x, width)));
+      body.replaceChildren(...lanes.flat(2), ...state.events.slice(first, end).map((event, at) => row(event, first + at, x, width, sight)));
     };
     let isNew = true;
     const draw = () => {

@@ -121,13 +121,16 @@ const requests = {
 const board = {
   title: 'Board',
   make(element, _, state) {
-    const columns = h('div.board');
-    element.append(columns);
+    const [columns, empty] = [h('div.board'), h('p.empty', {}, 'There are no tasks. `teamctl task add SUBJECT` makes one.')];
+    element.append(columns, empty);
     const show = async (task) => open(`task ${task.id}`, (await get(`view=task&id=${task.id}`)).text);
     const line = (task) => h(`li${task.blocked ? '.blocked' : ''}`, {},
       h('button', { onclick: () => show(task), title: task.subject }, `${task.id} ${task.subject}`), h(`span.${CLASS[task.group]}`, { title: task.how }, task.how));
-    const draw = () => keep(columns, state.columns, (column) => column.title, ({ title, count, tasks }) => h('section', {},
+    const draw = () => {
+      columns.hidden = !(empty.hidden = state.columns.some((column) => column.count));
+      keep(columns, state.columns, (column) => column.title, ({ title, count, tasks }) => h('section', {},
       h('h2', {}, `${title} · ${count}`), h('ul.tasks', {}, tasks.map(line)), count > tasks.length && h('p.dim', {}, `and ${count - tasks.length} more`)));
+    };
     return { query: () => 'view=board', draw };
   },
 };
@@ -156,7 +159,8 @@ const conversation = {
     const name = /^[a-z0-9_-]+$/.test(argument ?? '') ? argument : 'lead';
     const choice = h('select', { onchange: () => { location.hash = `#/conversation/${choice.value}`; } });
     const [parts, now, form] = [h('div'), h('div'), h('div')];
-    element.append(h('div.bar', {}, h('label', {}, 'Conversation of ', choice)), parts, now, form);
+    const earlier = h('span.dim', { hidden: true }, 'what was said earlier is not shown');
+    element.append(h('div.bar', {}, h('label', {}, 'Conversation of ', choice), earlier), parts, now, form);
     let names = '';
     const draw = () => {
       if (names !== String(state.names)) {
@@ -164,9 +168,10 @@ const conversation = {
         choice.replaceChildren(...new Set(['lead', name, ...state.names]).values().map((one) => h('option', { value: one, selected: one === name }, one)));
       }
       if (!form.firstChild && !state.read_only) form.append(sendBox(name));
+      earlier.hidden = !state.earlier;
       const page = document.documentElement;
       const isAtEnd = page.scrollTop + page.clientHeight > page.scrollHeight - 40;
-      keep(parts, state.parts.map((one, at) => ({ at, ...one })), (one) => one.at, part);
+      keep(parts, state.parts, (one) => one.at, part);
       if (!state.parts.length) parts.replaceChildren(h('p.empty', {}, `Nothing was said by or to ${name} yet.`));
       now.replaceChildren(state.live ? h('div.turn.live', {}, markdown(state.live)) : '');
       if (isAtEnd) page.scrollTop = page.scrollHeight;

@@ -642,6 +642,52 @@ fn thousands_of_files_that_are_not_committed_are_named_and_break_nothing() {
     assert!(refused.stderr.contains("not committed: a-file-that-is-not-committed-1, "), "{refused:?}");
 }
 
+/// Gives the user's repository a submodule with a file, of which the user's tree has the only copy.
+pub(crate) const SUBMODULE: &str = "git init -q ../sub; echo s > ../sub/s; git -C ../sub add s; git -C ../sub commit -qm s; \
+     git -c protocol.file.allow=always submodule --quiet add ../sub sub; git commit -qm sub; rm -rf ../sub";
+
+#[test]
+fn work_in_a_submodule_that_is_nowhere_else_is_never_lost() {
+    let team = team(User::at_hand()[0], "", SUBMODULE);
+    team.teamctl(["spawn", "alice", "--checkout"]).ok();
+    team.teamctl(["shutdown", "alice"]).ok();
+    let at = checkout(&team, "alice").join("sub");
+    let in_it = |script: &str| user(&team, &format!("cd {}; {script}", at.display()));
+    let refuses = |why: &str| {
+        let refused = team.teamctl(["forget", "alice"]).exits(7);
+        assert!(refused.stderr.contains(why) && refused.stderr.contains("--discard"), "{refused:?}");
+    };
+    // No setting of the submodule is believed, or run.
+    let filter = "git config filter.x.clean 'touch ../pwned; cat'; echo '* filter=x' > $(git rev-parse --git-dir)/info/attributes; echo more >> s";
+    for change in [
+        "echo u > u",
+        "rm s",
+        "echo more >> s; git update-index --assume-unchanged s",
+        &format!("mkdir -p $(git rev-parse --git-dir)/info; {filter}"),
+    ] {
+        in_it(change);
+        refuses("the submodule sub of ");
+        refuses("has changes that are not committed");
+        assert!(!at.with_file_name("pwned").exists());
+        in_it(
+            "git config --unset filter.x.clean || true; rm -f u; git update-index --no-assume-unchanged s; git checkout -q s",
+        );
+    }
+    in_it("git switch -qc mine; git commit -q --allow-empty -m mine");
+    refuses("not committed: sub");
+    for script in ["git switch -q --detach HEAD^", "cd ..; git submodule --quiet deinit -f sub"] {
+        in_it(script);
+        refuses("has commits that are nowhere else");
+    }
+    // Once the user has them, nothing is lost.
+    user(
+        &team,
+        "git -C sub -c protocol.file.allow=always fetch -q $PWD/../work.team/alice/.git/modules/sub mine",
+    );
+    team.teamctl(["forget", "alice"]).ok();
+    assert!(!at.exists());
+}
+
 #[test]
 fn work_that_is_nowhere_else_is_never_lost() {
     for who in User::at_hand() {

@@ -3,7 +3,9 @@
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use crate::checkouts::{REPOSITORY, add, checkout, git, of_user, repository, task, team, until, user};
+use crate::checkouts::{
+    REPOSITORY, SUBMODULE, add, checkout, git, of_user, repository, task, team, until, user,
+};
 use crate::support::model_server::{ModelServer, Reply};
 use crate::support::user::User;
 use crate::support::{Team, signal};
@@ -223,6 +225,28 @@ fn a_check_that_meddles_with_the_scratch_clone_does_not_change_what_the_next_one
 }
 
 #[test]
+fn a_check_finds_the_submodules_filled_and_as_they_are_committed() {
+    let team = team(User::at_hand()[0], "[work]\ncheck = \"grep -qx s sub/s && ls -A sub\"\n", SUBMODULE);
+    team.teamctl(["spawn", "alice", "--checkout", "--auto"]).ok();
+    let meddle = "echo evil > sub/s; rm sub/.git; mkdir sub/.git; touch sub/left";
+    add(&team, &["one", "--description", &commits("one"), "--check", meddle]);
+    until(&team, 1, "completed");
+    add(&team, &["two", "--description", &commits("two")]);
+    until(&team, 2, "completed");
+    let log = team.teamctl(["task", "log", "2"]).ok().stdout;
+    assert!(log.contains(".git\ns\n") && !log.contains("left"), "{log}");
+    // A commit that only the submodule of a checkout has is in no check.
+    let work = "/bash cd sub; echo more > more; git add more; git -c user.name=a -c user.email=a@x commit -qm more; cd ..; git commit -qam more";
+    add(&team, &["three", "--description", work, "--max-attempts", "1"]);
+    until(&team, 3, "failed");
+    team.until("alice to be told why", || {
+        let told =
+            |it: &Value| it["content"].as_str().unwrap().contains("note: the submodule sub is empty: ");
+        team.inbox("alice").iter().any(told)
+    });
+}
+
+#[test]
 fn a_daemon_that_is_killed_while_it_integrates_does_so_once() {
     let team = team(
         User::at_hand()[0],
@@ -366,7 +390,9 @@ fn the_report_of_an_unattended_run_says_what_git_says() {
 }
 
 /// What a teammate does to a protected file so that its own `git` does not show it, and which file is named all the same.
-const TRICKS: [(&str, &str, &str); 9] = [
+const TRICKS: [(&str, &str, &str); 11] = [
+    ("submodule", "mkdir sub; git update-index --add --cacheinfo 160000,$(git rev-parse HEAD),sub", "sub"),
+    ("modules", "touch .gitmodules; git add .gitmodules", ".gitmodules"),
     ("skip", "echo evil > tests/t; git add tests/t; git update-index --skip-worktree tests/t", "tests/t"),
     (
         "assume",
@@ -424,9 +450,9 @@ fn nothing_that_a_teammate_does_to_its_git_hides_a_changed_protected_file() {
     team.teamctl(["spawn", "honest", "--checkout"]).ok();
     add(&team, &["honest", "--check", "grep -qx t tests/t"]);
     let back = "git rm -q tests/t; git commit -qm gone; git checkout -q HEAD^ tests/t; touch x; git add -A; git commit -qm back";
-    team.teamctl(["send", "honest", &format!("/claim_task 10\n/bash {back}\n/task_update 10 completed")])
+    team.teamctl(["send", "honest", &format!("/claim_task 12\n/bash {back}\n/task_update 12 completed")])
         .ok();
-    let done = until(&team, 10, "completed");
+    let done = until(&team, 12, "completed");
     assert_eq!(done["result"]["verified"], "checked");
     assert_eq!(git(&team, &["show", "integration:tests/t"]), "t");
 }

@@ -45,6 +45,22 @@ refuse_uncommitted() {
 unsaved() {
     { printf '%s\n' "$@"; git --git-dir="$team" for-each-ref --format='^%(objectname)'; } | git log --no-decorate --format=%s --max-count=5 --stdin
 }
+# Fills the submodules of a clone from local copies, in the user's tree: no address of `.gitmodules` is used.
+fill_submodules() (
+    unset GIT_DIR GIT_WORK_TREE
+    from=()
+    [ -f .gitmodules ] && git config --file .gitmodules --get-regexp '^submodule\..*\.path$' >"$TMPDIR/submodules" || exit 0
+    while read -r key path; do
+        [[ $key$path != *=* && /$path/ != */../* ]] || { say note "submodules are empty: $path in .gitmodules cannot be used"; exit 0; }
+        from+=(-c "${key%.path}.url=$1/$path")
+    done <"$TMPDIR/submodules"
+    while read -r key path; do
+        git "${from[@]}" submodule --quiet update --init --force -- ":(literal)$path" || {
+            say note "the submodule $path is empty: $1 has no copy of it, or not of that commit"
+            git submodule --quiet deinit --force -- ":(literal)$path" || true
+        }
+    done <"$TMPDIR/submodules"
+)
 # Shows the integration branch in a repository of the user. Neither hooks nor other settings of that have it do more.
 publish() {
     git -c core.logAllRefUpdates=false -c fetch.fsckObjects=true -c fetch.writeCommitGraph=false fetch --quiet --no-tags \

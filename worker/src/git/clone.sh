@@ -16,22 +16,7 @@ rmdir .new
 enter
 git checkout --quiet --no-track -b work refs/remotes/origin/integration
 git branch --quiet -D integration || true
-# Submodules come from local copies, in the user's tree.
-(
-    unset GIT_DIR GIT_WORK_TREE
-    [ ! -f .gitmodules ] || git config --file .gitmodules --get-regexp '^submodule\..*\.path$' || true
-) >"$TMPDIR/submodules"
-while read -r key path; do
-    name=${key#submodule.}
-    name=${name%.path}
-    if ! (
-        unset GIT_DIR GIT_WORK_TREE
-        [ -e "$T_TOP/$path/.git" ] && there=$(git -C "$T_TOP/$path" rev-parse --absolute-git-dir) &&
-            git -c "submodule.$name.url=$there" submodule --quiet update --init -- "$path"
-    ); then
-        say note "the submodule $path is empty in the checkout: $T_TOP has no copy of it"
-    fi
-done <"$TMPDIR/submodules"
+fill_submodules "$T_TOP"
 if git grep --quiet 'filter=lfs' -- ':(glob)**/.gitattributes'; then
     say note 'files of Git LFS are pointers in the checkout'
 fi

@@ -1,5 +1,6 @@
 //! Integration: submitted work is merged with the integration branch, checked as it would be then, and the branch is moved.
 
+use std::ffi::OsStr;
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -52,10 +53,14 @@ fn touched(said: &Said, protect: &[String]) -> Result<Option<String>, Failed> {
     if !said.all(CUT).is_empty() {
         return Ok(Some("it changes more files than can be looked at".to_owned()));
     }
-    // Attributes say how git writes files, the protected ones, too.
-    let decides =
-        |file: &&Path| protected.has(file) || file.file_name().is_some_and(|it| it == ".gitattributes");
-    Ok(named(said.all("changed").iter().map(Path::new).filter(decides)))
+    // Attributes say how git writes files, the protected ones, too; a submodule may hold some.
+    let decides = |file: &&Path| {
+        let special = [".gitattributes", ".gitmodules"].map(OsStr::new);
+        protected.has(file) || file.file_name().is_some_and(|it| special.contains(&it))
+    };
+    let (changed, submodules) = (said.all("changed"), said.all("submodule"));
+    let files = changed.iter().map(Path::new).filter(decides);
+    Ok(named(files.chain(submodules.iter().map(Path::new))))
 }
 
 async fn in_scratch(git: &Git<'_>, prepare: &PrepareOrder, merged: &Merged) -> Result<CheckReport, Failed> {
@@ -66,12 +71,15 @@ async fn in_scratch(git: &Git<'_>, prepare: &PrepareOrder, merged: &Merged) -> R
         let more = [("COMMIT", merged.commit.as_str()), ("CACHE", &cache), ("PATHS", &paths)];
         git.run(SCRATCH, &at, &more).await
     };
-    if let Err(failed) = fill().await {
-        // An earlier check may have left anything there.
-        tracing::warn!("the scratch clone is made anew: {}", failed.text());
-        remove(&at).context("cannot remove the scratch clone")?;
-        fill().await?;
-    }
+    let filled = match fill().await {
+        Ok(filled) => filled,
+        Err(failed) => {
+            // An earlier check may have left anything there.
+            tracing::warn!("the scratch clone is made anew: {}", failed.text());
+            remove(&at).context("cannot remove the scratch clone")?;
+            fill().await?
+        }
+    };
     let order = &prepare.check;
     let toolbox = || {
         let environment = order.environment.clone();
@@ -91,7 +99,11 @@ async fn in_scratch(git: &Git<'_>, prepare: &PrepareOrder, merged: &Merged) -> R
             )));
         }
     }
-    let report = check::commands(toolbox()?, order, &git.setting.dir).await?;
+    let mut report = check::commands(toolbox()?, order, &git.setting.dir).await?;
+    if report.exit != Some(0) {
+        let notes = filled.all("note").into_iter().map(|note| format!("note: {note}\n"));
+        report.output.insert_str(0, &notes.collect::<String>());
+    }
     // What only the check itself can add is gone before the next one.
     Ok(CheckReport { touched_protected: watch.touched(false), ..report })
 }

@@ -27,6 +27,6 @@ commit=$(git commit-tree "$tree" -p "$tip" -p "$T_COMMIT" <<<"$T_MESSAGE")
 # First: no name of a file passes for one of these.
 say merged "$commit"
 say tip "$tip"
-git diff-tree -r --no-renames --name-only -z "$tip" "$commit" | while IFS= read -r -d '' file; do
-    say changed "$file"
+git diff-tree -r --no-renames --raw -z "$tip" "$commit" | while IFS= read -r -d '' modes && IFS= read -r -d '' file; do
+    if [[ ${modes:0:14} == *160000* ]]; then say submodule "$file"; else say changed "$file"; fi
 done

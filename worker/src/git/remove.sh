@@ -16,3 +16,38 @@ tags --git-dir="$team" >"$TMPDIR/saved"
 tags=$(tags --git-dir="$GIT_DIR" | comm -23 - "$TMPDIR/saved" | cut -d ' ' -f 1 | first 5)
 [ -z "$tags" ] ||
     refuse "$T_WRITES has tags that are nowhere else: $(paste -sd, <<<"$tags" | sed 's/,/, /g')" "$next"
+# Nor may a submodule have what no copy of the user has. Its settings are not read: git sees a copy of its references.
+unset GIT_DIR GIT_WORK_TREE
+known=$TMPDIR/known own=$TMPDIR/submodule
+top=$(git --git-dir="$team" config teamd.top)
+source=$(git --git-dir="$team" config teamd.source)
+look_into() {
+    rm -rf "$own"
+    mkdir -p "$own/objects/info"
+    realpath -- "$1/objects" >"$own/objects/info/alternates"
+    cp -RP -- "$1/HEAD" "$1/refs" "$own"
+    [ ! -e "$1/packed-refs" ] || cp -P -- "$1/packed-refs" "$own"
+    { git --git-dir="$own" rev-parse --verify --quiet HEAD || true; git --git-dir="$own" for-each-ref --format='%(objectname)'; } |
+        git --git-dir="$known" cat-file --batch-check >"$TMPDIR/found"
+    ! grep -q ' missing$' "$TMPDIR/found" || refuse "the submodule $2 of $T_WRITES has commits that are nowhere else" "$next"
+}
+git init --quiet --bare --template= "$known"
+git ls-files --stage -z | sed -zn 's/^160000 [^\t]*\t//p' >"$TMPDIR/links"
+{
+    find "$source" -path "$source/objects" -prune -o -type d -name objects -print
+    while IFS= read -r -d '' path; do realpath -qe -- "$top/$path/.git/objects" || true; done <"$TMPDIR/links"
+} >"$known/objects/info/alternates"
+while IFS= read -r -d '' path; do
+    [ -d "$path" ] && [ -n "$(ls -A -- "$path")" ] || continue
+    changed="the submodule $path of $T_WRITES has changes that are not committed"
+    [ -e "$path/.git" ] || refuse "$changed" "$next"
+    look_into "$(git rev-parse --resolve-git-dir "$path/.git")" "$path"
+    git --git-dir="$own" --work-tree="$path" read-tree HEAD
+    git --git-dir="$own" --work-tree="$path" status --porcelain --ignore-submodules=dirty >"$TMPDIR/found"
+    [ ! -s "$TMPDIR/found" ] || refuse "$changed" "$next"
+done <"$TMPDIR/links"
+mkdir -p .git/modules
+find .git/modules -name HEAD -printf '%h\0' >"$TMPDIR/modules"
+while IFS= read -r -d '' at; do
+    [ ! -d "$at/objects" ] || look_into "$at" "${at#.git/modules/}"
+done <"$TMPDIR/modules"

@@ -44,6 +44,7 @@ else
     cd /
     mv "$new" "$team"
 fi
+git --git-dir="$team" config teamd.top "$top"
 cd "$top"
 say top "$top"
 say prefix "$prefix"

@@ -11,6 +11,12 @@ fi
 enter
 git checkout --quiet --force --detach "$T_COMMIT"
 git clean --quiet -ffdx
+# What a check has left in a submodule goes, too.
+git ls-files --stage -z | sed -zn 's/^160000 [^\t]*\t//p' | while IFS= read -r -d '' path; do
+    rm -rf -- "$path"
+    mkdir -- "$path"
+done
+fill_submodules "$(git --git-dir="$team" config teamd.top)"
 while IFS= read -r path; do
     [ -n "$path" ] && [ -e "$T_CACHE/$path" ] || continue
     mkdir -p -- "$(dirname -- "$path")"

@@ -38,8 +38,9 @@ use shown::Shown;
 
 /// The time between two changes that are told, at least.
 const FRAME: Duration = Duration::from_millis(100);
-/// How long a view stays as it is where no file has changed: times pass, and processes end without a daemon.
-const STAYS: Duration = Duration::from_secs(1);
+/// How long a view stays as it is where no file has changed: times pass, and processes end without a daemon. Longer than any view
+/// takes, or its reading would ask for it again.
+const STAYS: Duration = Duration::from_secs(10);
 /// How many questions of connections may wait.
 const ASKS: usize = 32;
 

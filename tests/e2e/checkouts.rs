@@ -804,7 +804,7 @@ fn a_task_that_no_teammate_can_be_given_is_shown_with_the_reason() {
         status().contains("task 1: alice cannot be given a task: the team repository ")
     });
     let doctor = words(team.teamctl(["doctor"]).exits(1).stdout);
-    assert!(doctor.contains("task 1 (one) does not go on: alice cannot be given a task: "), "{doctor}");
+    assert!(doctor.contains("task 1 (one) is stalled: alice cannot be given a task: "), "{doctor}");
     user(&team, &format!("mv {0}.away {0}", at.display()));
     team.until("alice to be left alone", || {
         team.inbox("lead")

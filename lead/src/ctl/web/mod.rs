@@ -38,9 +38,10 @@ use shown::Shown;
 
 /// The time between two changes that are told, at least.
 const FRAME: Duration = Duration::from_millis(100);
-/// How long a view stays as it is where no file has changed: times pass, and processes end without a daemon. Longer than any view
-/// takes, or its reading would ask for it again.
+/// How long a view stays as it is where no file has changed: times pass, and processes end without a daemon.
 const STAYS: Duration = Duration::from_secs(10);
+/// The time between two changes that are told while inboxes are read for the first time: each one has every view made again.
+const WHILE_READING: Duration = Duration::from_secs(1);
 /// How many questions of connections may wait.
 const ASKS: usize = 32;
 
@@ -69,6 +70,7 @@ async fn serve(context: &Context, dir: &TeamDir, args: &Web) -> CommandResult {
     context
         .out
         .note("a browser that has this address can steer the team; Ctrl-C ends the page, not the team");
+    let mut told_at = Instant::now();
     let mut serving = std::pin::pin!(server::serve(listener, Site::new(guard, asks, changed)));
     loop {
         tokio::select! {
@@ -88,7 +90,10 @@ async fn serve(context: &Context, dir: &TeamDir, args: &Web) -> CommandResult {
             }
             () = hub.changed() => {
                 daemon.extend(hub.read());
-                told.send_replace(());
+                if !hub.files.has_unread_inboxes() || told_at.elapsed() > WHILE_READING {
+                    told_at = Instant::now();
+                    told.send_replace(());
+                }
             }
         }
     }
@@ -151,8 +156,8 @@ impl<'d> Hub<'d> {
         };
         self.has_daemon = has_daemon;
         self.made.clear();
-        self.files.read(true);
-        next
+        let has_socket = self.files.read(true);
+        next.or_else(|| (has_socket && !has_daemon).then(|| act::connect(self.files.dir)))
     }
 
     fn answer(&mut self, ask: Ask) {

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
+use crate::support::cgroup::note;
 use crate::support::model_server::{ModelServer, Reply};
 use crate::support::process::children;
 use crate::support::{Team, is_alive, signal};
@@ -16,6 +17,7 @@ const KEY: &str = "sk-fake-0123456789-never-to-be-seen";
 fn team(layers: &str) -> Option<Team> {
     let team = Team::new().with("ANTHROPIC_API_KEY", KEY).with("TEAM_SANDBOX_LAYERS", layers);
     if !team.command("python3", ["-c", ""]).status().is_ok_and(|status| status.success()) {
+        note("skipped: the stub of Claude Code needs python3");
         return None;
     }
     team.write("stub.py", include_str!("../fixtures/claude-stub.py"));

@@ -33,12 +33,7 @@ impl<T: Tools> Session<T> {
             return Ok(());
         }
         if self.model.agent().is_some() {
-            // What it is told of its gate is true when it hears it: a request for a plan may be read before the directive that
-            // closes the gate.
-            let until = self.dispatcher.now() + DIRECTED_WITHIN;
-            while self.dispatcher.state.is_to_be_closed() && self.dispatcher.now() < until {
-                self.dispatcher.serve(Some(until)).await;
-            }
+            self.await_directive().await;
             if self.dispatcher.state.must_end_background() {
                 self.dispatcher.toolbox.end_background().await;
                 self.dispatcher.state.background(false);
@@ -74,6 +69,15 @@ impl<T: Tools> Session<T> {
             }
         }
         Ok(())
+    }
+
+    /// Waits for the directive that closes the gate, if a request for a plan was read before it came: what an agent hears of its gate
+    /// is then true, and none begins behind a gate that closes at once.
+    async fn await_directive(&mut self) {
+        let until = self.dispatcher.now() + DIRECTED_WITHIN;
+        while self.dispatcher.state.is_to_be_closed() && self.dispatcher.now() < until {
+            self.dispatcher.serve(Some(until)).await;
+        }
     }
 
     /// Starts the agent, if the mind is one that does not run.
@@ -152,6 +156,9 @@ impl<T: Tools> Session<T> {
     }
 
     async fn run_tool(&mut self, activity: String, action: LocalAction) -> Result<(), TranscriptError> {
+        if action.is_mind() {
+            self.await_directive().await;
+        }
         let gate = self.dispatcher.state.gate();
         if gate == Gate::Closed && action.needs_open_gate() {
             return self.end_call(Outcome::error(GATE_CLOSED));

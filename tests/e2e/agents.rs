@@ -306,7 +306,7 @@ fn the_instructions_hold_the_workspace_guide_and_the_team() {
         let body = server.last().body;
         let system = match api {
             Api::Anthropic => body["system"].to_string(),
-            Api::OpenAi => body["messages"][0]["content"].to_string(),
+            Api::OpenAi | Api::Responses => body["messages"][0]["content"].to_string(),
         };
         for part in ["Use tabs", "You are alice, the coder", "bob", "shutdown_response", "plan_approval"] {
             assert!(system.contains(part), "{part}: {system}");
@@ -327,7 +327,7 @@ fn a_guide_that_is_longer_than_the_window_is_cut_with_a_note() {
         team.until_finished("alice", 1);
         let instructions = |body: &Value| match api {
             Api::Anthropic => body["system"][0]["text"].as_str().unwrap().to_owned(),
-            Api::OpenAi => body["messages"][0]["content"].as_str().unwrap().to_owned(),
+            Api::OpenAi | Api::Responses => body["messages"][0]["content"].as_str().unwrap().to_owned(),
         };
         let requests = server.requests();
         let told = instructions(&requests[0].body);

@@ -1,4 +1,4 @@
-//! A fake model server for one test: it speaks both APIs, does what the test tells it, records what it is asked,
+//! A fake model server for one test: it speaks both APIs (and to programs of others the newer one of OpenAI), does what the test tells it, records what it is asked,
 //! refuses what the real services refuse, and bills as they do.
 //!
 //! A request that breaks a rule of its API is answered with the API's own error, and fails the test when the server
@@ -27,11 +27,13 @@ use speak::Speech;
 /// The key that the server takes.
 pub(crate) const KEY: &str = "sk-fake-0123456789-never-to-be-seen";
 
-/// Which of the two APIs.
+/// Which API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Api {
     Anthropic,
     OpenAi,
+    /// OpenAI's newer one, for programs of others.
+    Responses,
 }
 
 impl Api {
@@ -39,7 +41,7 @@ impl Api {
     pub(crate) fn model(self) -> &'static str {
         match self {
             Self::Anthropic => "anthropic:fake",
-            Self::OpenAi => "openai:fake",
+            Self::OpenAi | Self::Responses => "openai:fake",
         }
     }
 }
@@ -80,7 +82,8 @@ impl Request {
     /// Whether the text stands anywhere in the conversation.
     pub(crate) fn mentions(&self, text: &str) -> bool {
         let quoted = json!(text).to_string();
-        self.body["messages"].to_string().contains(quoted.trim_matches('"'))
+        let told = if self.api == Api::Responses { "input" } else { "messages" };
+        self.body[told].to_string().contains(quoted.trim_matches('"'))
     }
 }
 
@@ -224,7 +227,11 @@ fn serve(connection: &TcpStream, state: &Mutex<State>) {
 fn decide(asked: http::Asked, state: &Mutex<State>) -> (Speech, Reply) {
     let mut state = lock(state);
     let path = asked.path.split('?').next().unwrap_or_default();
-    let api = if path.ends_with("/messages") { Api::Anthropic } else { Api::OpenAi };
+    let api = match path.rsplit('/').next() {
+        Some("messages") => Api::Anthropic,
+        Some("responses") => Api::Responses,
+        _ => Api::OpenAi,
+    };
     let body = serde_json::from_slice(&asked.body).unwrap_or_default();
     let mut request =
         Request { api, headers: asked.headers, body, at: Instant::now(), bill: Bill::default() };
@@ -266,6 +273,7 @@ fn refusal(path: &str, request: &Request, paused: &[Value]) -> Option<(u16, Stri
     let (wanted, key, expected) = match request.api {
         Api::Anthropic => ("/v1/messages", request.header("x-api-key"), KEY.to_owned()),
         Api::OpenAi => ("/v1/chat/completions", request.header("authorization"), format!("Bearer {KEY}")),
+        Api::Responses => ("/v1/responses", request.header("authorization"), format!("Bearer {KEY}")),
     };
     // As a proxy it is asked with the whole address.
     if path.strip_prefix("http://models.invalid").unwrap_or(path) != wanted {
@@ -280,6 +288,8 @@ fn refusal(path: &str, request: &Request, paused: &[Value]) -> Option<(u16, Stri
     let broken = match request.api {
         Api::Anthropic => rules::check(request, paused),
         Api::OpenAi => openai_rules::check(request),
+        // Only programs of others speak it.
+        Api::Responses => return None,
     };
     broken.err().map(|why| (400, why))
 }

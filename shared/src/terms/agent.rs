@@ -35,7 +35,7 @@ pub struct AgentProgram {
 impl AgentProgram {
     /// Returns the agent of this name that needs no table in `team.toml`.
     pub fn known(name: &str) -> Option<Self> {
-        let protocol = (name == Protocol::Claude.as_str()).then_some(Protocol::Claude)?;
+        let protocol = Protocol::KNOWN.into_iter().find(|protocol| protocol.as_str() == name)?;
         Some(Self { command: vec![name.to_owned()], protocol, hosts: Vec::new(), ports: Vec::new() })
     }
 
@@ -110,14 +110,20 @@ pub enum Protocol {
     Run,
     /// Claude Code: one process for many turns.
     Claude,
+    /// Codex: one process for many turns.
+    Codex,
 }
 
 impl Protocol {
+    /// The protocols of agents that need no table in `team.toml`, and have the same name.
+    pub const KNOWN: [Self; 2] = [Self::Claude, Self::Codex];
+
     /// Returns its name, as it is written.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Run => "run",
             Self::Claude => "claude",
+            Self::Codex => "codex",
         }
     }
 }
@@ -127,6 +133,7 @@ impl fmt::Display for Agent {
         let how = match self.protocol {
             Protocol::Run => "a process for each piece of work",
             Protocol::Claude => "Claude Code",
+            Protocol::Codex => "Codex",
         };
         write!(f, "{} ({how}: {})", self.name, self.command.join(" "))
     }

@@ -29,7 +29,7 @@ pub struct TermsPatch {
     /// Model: script, anthropic:MODEL, openai:MODEL, or only the provider [default: by the API key that is set, else script]
     #[arg(long, value_name = "MODEL", value_parser = |text: &str| ModelSpec::try_from(text.to_owned()))]
     pub model: Option<ModelSpec>,
-    /// Agent: builtin, claude, or one defined in team.toml (`[agents.NAME]`)
+    /// Agent: builtin, claude, codex, or one defined in team.toml (`[agents.NAME]`)
     #[arg(long, value_name = "AGENT")]
     pub agent: Option<String>,
     // What the name of the agent means, once that was looked up.

@@ -87,8 +87,7 @@ pub fn resolve(
 }
 
 /// What an agent is called.
-const AGENTS: &str =
-    "`builtin`, `claude`, or an agent of team.toml: write `[agents.NAME]` with `command` and `protocol`";
+const AGENTS: &str = "`builtin`, `claude`, `codex`, or an agent of team.toml: write `[agents.NAME]` with `command` and `protocol`";
 
 /// The variables that choose a service where no model is named, in this order.
 const ANTHROPIC: [&str; 2] = ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"];

@@ -214,7 +214,7 @@ impl Reply {
                 *calls += 1;
                 *id = match api {
                     Api::Anthropic => format!("toolu_{calls:08}"),
-                    Api::OpenAi => format!("call_{calls:08}"),
+                    Api::OpenAi | Api::Responses => format!("call_{calls:08}"),
                 };
             }
         }
@@ -225,7 +225,9 @@ impl Reply {
         match api {
             Api::Anthropic => json!({"type": "error", "error": {"type": kind, "message": message},
                 "request_id": "req_1"}),
-            Api::OpenAi => json!({"error": {"message": message, "type": kind, "param": null, "code": null}}),
+            Api::OpenAi | Api::Responses => {
+                json!({"error": {"message": message, "type": kind, "param": null, "code": null}})
+            }
         }
     }
 }

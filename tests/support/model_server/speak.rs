@@ -34,6 +34,7 @@ pub(super) fn speak(connection: &TcpStream, speech: &Speech, reply: Reply) -> bo
             let body = match speech.api {
                 Api::Anthropic => anthropic_whole(&says, stop, speech.bill),
                 Api::OpenAi => openai_whole(&says, stop, speech.bill),
+                Api::Responses => response(&says, speech.bill),
             };
             let headers = [("content-type".to_owned(), "application/json".to_owned())];
             http::whole(connection, 200, &headers, body.to_string().as_bytes())
@@ -42,6 +43,7 @@ pub(super) fn speak(connection: &TcpStream, speech: &Speech, reply: Reply) -> bo
             let stream = match speech.api {
                 Api::Anthropic => anthropic_stream(&says, stop, speech.bill),
                 Api::OpenAi => openai_stream(&says, stop, speech.counts.then_some(speech.bill)),
+                Api::Responses => responses_stream(&says, speech.bill),
             };
             http::begin(connection) && stream_out(connection, speech.api, &stream, &how)
         }
@@ -212,4 +214,37 @@ fn openai_whole(says: &[Say], stop: Option<&str>, bill: Bill) -> Value {
     let stop = stop.unwrap_or(if calls(says) { "tool_calls" } else { "stop" });
     json!({"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "fake",
         "choices": [{"index": 0, "message": message, "finish_reason": stop}], "usage": openai_usage(bill)})
+}
+
+/// An answer of the newer API of OpenAI.
+fn response(says: &[Say], bill: Bill) -> Value {
+    let item = |say: &Say| match say {
+        Say::Text(text) => {
+            let text = json!({"type": "output_text", "text": text, "annotations": []});
+            json!({"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": [text]})
+        }
+        Say::Call { id, name, input } => {
+            json!({"type": "function_call", "id": format!("fc_{id}"), "call_id": id, "name": name, "arguments": input, "status": "completed"})
+        }
+        Say::Opaque(item) => item.clone(),
+    };
+    let input = bill.input + bill.read;
+    let usage = json!({"input_tokens": input, "input_tokens_details": {"cached_tokens": bill.read}, "output_tokens": bill.output,
+        "output_tokens_details": {"reasoning_tokens": 0}, "total_tokens": input + bill.output});
+    json!({"id": "resp_1", "object": "response", "created_at": 1, "model": "fake", "status": "completed",
+        "output": says.iter().map(item).collect::<Vec<_>>(), "usage": usage})
+}
+
+fn responses_stream(says: &[Say], bill: Bill) -> String {
+    let whole = response(says, bill);
+    let mut events = vec![
+        json!({"type": "response.created", "response": {"id": "resp_1", "status": "in_progress", "output": []}}),
+    ];
+    for (index, item) in whole["output"].as_array().into_iter().flatten().enumerate() {
+        events.push(json!({"type": "response.output_item.added", "output_index": index, "item": item}));
+        events.push(json!({"type": "response.output_item.done", "output_index": index, "item": item}));
+    }
+    events.push(json!({"type": "response.completed", "response": whole}));
+    let event = |event: &Value| format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap());
+    events.iter().map(event).collect()
 }

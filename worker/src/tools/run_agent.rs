@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use super::ToolboxConfig;
 use super::bash::{AgentProcess, Foreground, GateHandle, Launch, Way};
-use crate::model::Gateway;
+use crate::model::{AgentSession, Gateway, open_kept};
 use crate::sandbox::Policy;
 use crate::shim::{AgentOrder, Job, Order};
 
@@ -43,24 +43,29 @@ pub(super) struct Setting<'a> {
 }
 
 impl Setting<'_> {
-    /// Makes the job of an agent with further arguments, that reads this; returns also what its error output can be read from, and the
+    /// Makes the job of an agent that reads this, with further arguments, given the variables by which it finds its gateway; returns also what its error output can be read from, and the
     /// way to its gateway.
-    fn job(self, arguments: Vec<String>, input: OwnedFd) -> io::Result<(Job, File, Way)> {
+    fn job(
+        self,
+        arguments: impl FnOnce(&[(&'static str, String)]) -> Vec<String>,
+        input: OwnedFd,
+    ) -> io::Result<(Job, File, Way)> {
         let Self { agent, config, mut environment, temp, policy, gate, live, gateway } = self;
         // It has no name there, and is gone with its last descriptor.
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
         let errors = File::from(open(temp, flags, Mode::RUSR | Mode::WUSR)?);
         let read = errors.try_clone()?;
         let mut way = Way::make(gateway, live)?;
+        let variables = way.variables();
         let order = AgentOrder {
-            command: agent.command.iter().cloned().chain(arguments).collect(),
+            command: agent.command.iter().cloned().chain(arguments(&variables)).collect(),
             stdio: [input.as_raw_fd(), errors.as_raw_fd()],
             live_gate: live.then_some(gate),
             listen: way.listen(),
         };
         let order = Order { timeout: None, bounds: config.bounds, policy, agent: Some(order) };
         config.workspace.metadata()?;
-        way.variables().iter().for_each(|(name, value)| environment.set(name, value));
+        variables.iter().for_each(|(name, value)| environment.set(name, value));
         let handed_on = [input, errors.into()].into_iter().chain(way.hand_on()).collect();
         Ok((Job::of_agent(order, &environment, &config.workspace, handed_on)?, read, way))
     }
@@ -74,7 +79,7 @@ impl Setting<'_> {
         input.write_all(work.input.as_bytes())?;
         input.rewind()?;
         let (gate, lock) = (self.gate, &self.config.liveness_lock);
-        let (job, errors, way) = self.job(Vec::new(), input.into())?;
+        let (job, errors, way) = self.job(|_| Vec::new(), input.into())?;
         Foreground::start_agent(&job, lock, (gate, errors), way)
     }
 
@@ -83,22 +88,21 @@ impl Setting<'_> {
     /// # Errors
     /// The system's error.
     pub(super) fn launch(self, launch: Launch, state: &Path) -> io::Result<(AgentProcess, GateHandle)> {
-        let Launch { driver, session, known } = launch;
-        let history = driver.history(state, session).map(|path| read_history(&path)).transpose()?;
+        let Launch { mut driver, session, known } = launch;
+        let session = AgentSession { id: session, history: driver.history(state, session) };
+        let history = session.history.as_deref().map(read_history).transpose()?;
         let holds = |id: &Uuid| history.as_ref().is_some_and(|text| text.contains(&id.to_string()));
         let known = known.into_iter().filter(holds).collect();
-        let arguments = driver.arguments(session, history.is_some());
         let (reads, writes) = io::pipe()?;
         let (gate, lock) = (self.gate, &self.config.liveness_lock);
-        let (job, errors, way) = self.job(arguments, reads.into())?;
-        AgentProcess::start(&job, lock, (driver, known), (writes.into(), errors), (gate, way))
+        let (job, errors, way) = self.job(|found| driver.arguments(&session, found), reads.into())?;
+        let begin = driver.begin(&session);
+        AgentProcess::start(&job, lock, (driver, begin, known), (writes.into(), errors), (gate, way))
     }
 }
 
-/// Reads what the agent has kept of a session: it may have put anything there.
 fn read_history(path: &Path) -> io::Result<String> {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let mut bytes = Vec::new();
-    File::from(open(path, flags, Mode::empty())?).take(MAX_HISTORY).read_to_end(&mut bytes)?;
+    open_kept(path)?.take(MAX_HISTORY).read_to_end(&mut bytes)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }

@@ -13,8 +13,31 @@ use crate::ctl::table::{Cell, Table};
 use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
 
-/// The agent that needs no table in `team.toml`.
-const CLAUDE: &str = Protocol::Claude.as_str();
+/// What is known of the agent behind a protocol.
+struct Known {
+    /// Its package.
+    package: &'static str,
+    /// The variables of which it needs one, in words, and their names.
+    needs: (&'static str, &'static [&'static str]),
+}
+
+impl Known {
+    fn of(protocol: Protocol) -> Option<Self> {
+        Some(match protocol {
+            Protocol::Run => return None,
+            Protocol::Claude => Self {
+                package: "@anthropic-ai/claude-code",
+                needs: (
+                    "ANTHROPIC_API_KEY, or ANTHROPIC_AUTH_TOKEN for a gateway",
+                    &["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"],
+                ),
+            },
+            Protocol::Codex => {
+                Self { package: "@openai/codex", needs: ("OPENAI_API_KEY", &["OPENAI_API_KEY"]) }
+            }
+        })
+    }
+}
 
 /// Runs the command.
 pub(in crate::ctl) fn run(context: &Context) -> CommandResult {
@@ -23,7 +46,8 @@ pub(in crate::ctl) fn run(context: &Context) -> CommandResult {
     let mut table = Table::new(&["AGENT", "PROTOCOL", "STATE", "COMMAND"]);
     table.row([BUILT_IN, "-", "ready", "-"].map(Cell::new).to_vec());
     let mut all = vec![json!({"name": BUILT_IN, "protocol": null, "state": "ready", "command": null})];
-    let known = [CLAUDE].into_iter().filter(|name| !file.agents.contains_key(*name));
+    let known =
+        Protocol::KNOWN.map(Protocol::as_str).into_iter().filter(|name| !file.agents.contains_key(*name));
     let known: Vec<_> =
         known.filter_map(|name| Some((name.to_owned(), AgentProgram::known(name)?))).collect();
     for (name, agent) in known.iter().map(|(name, agent)| (name, agent)).chain(&file.agents) {
@@ -52,23 +76,21 @@ pub(in crate::ctl) fn run(context: &Context) -> CommandResult {
 /// # Errors
 /// [`ExitCode::Failed`] if its program is not there.
 pub(super) fn check(name: &str, agent: &AgentProgram, environment: &Environment) -> Result<(), CommandError> {
+    let known = Known::of(agent.protocol);
     if find(agent, environment).is_some() {
-        let has_key =
-            ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"].iter().any(|key| environment.value(key).is_some());
-        if agent.protocol != Protocol::Claude || has_key {
+        let Some(Known { needs: (needs, keys), .. }) = known else { return Ok(()) };
+        if keys.iter().any(|key| environment.value(key).is_some()) {
             return Ok(());
         }
-        let message =
-            format!("the agent {name} needs ANTHROPIC_API_KEY, or ANTHROPIC_AUTH_TOKEN for a gateway");
         let why =
             "a login of a subscription is not used: the tokens of several processes would log each other out";
-        return Err(CommandError::new(ExitCode::Failed, message).hint(why));
+        return Err(CommandError::new(ExitCode::Failed, format!("the agent {name} needs {needs}")).hint(why));
     }
     let program = escape::line(&agent.command[0]).into_owned();
     let message = format!("the agent {name} cannot be started: there is no program {program}");
-    let hint = match agent.protocol {
-        Protocol::Claude => "`npm install -g @anthropic-ai/claude-code` installs it".to_owned(),
-        Protocol::Run => format!("install it, or correct `command` in `[agents.{name}]` of team.toml"),
+    let hint = match known {
+        Some(Known { package, .. }) => format!("`npm install -g {package}` installs it"),
+        None => format!("install it, or correct `command` in `[agents.{name}]` of team.toml"),
     };
     Err(CommandError::new(ExitCode::Failed, message).hint(hint).hint("`teamctl agents` lists the agents"))
 }

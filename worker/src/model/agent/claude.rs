@@ -1,14 +1,14 @@
 //! Claude Code: `claude -p` with stream-json in both directions, one process for many turns. Its team tools come and go through the same
 //! pipe, as control messages that carry MCP. Written from the frames of version 2.1.330.
 
-use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use teamd_shared::transcript::Usage;
 use uuid::Uuid;
 
-use super::{AgentDriver, HandedTool, Heard};
+use super::handed::HandedCalls;
+use super::{AgentDriver, AgentSession, HandedTool, Heard, why_it_failed};
 
 /// What the tools that are handed over are called by the agent.
 const PREFIX: &str = "mcp__team__";
@@ -22,15 +22,10 @@ const MCP: &str = "2025-11-25";
 /// The driver.
 #[derive(Debug)]
 pub(crate) struct Claude {
-    tools: Vec<HandedTool>,
+    /// The outcome of a call goes to the control request of the first id, and to the message in it of the second one.
+    calls: HandedCalls<(Value, Value)>,
     instructions: String,
     model: Option<String>,
-    /// Calls of handed tools that were seen and have no outcome yet.
-    seen: HashSet<String>,
-    /// Where the outcome of a call goes: the ids of the control request, and of the message in it.
-    asked: HashMap<String, (Value, Value)>,
-    /// Outcomes of calls that are not asked for yet.
-    early: HashMap<String, (String, bool)>,
     /// The answer of the model whose cost was counted last, and what was counted of this turn.
     counted: (String, Usage),
 }
@@ -38,8 +33,7 @@ pub(crate) struct Claude {
 impl Claude {
     /// Makes it; `instructions` are added to its own.
     pub(crate) fn new(tools: Vec<HandedTool>, instructions: String, model: Option<String>) -> Self {
-        let (seen, asked, early, counted) = Default::default();
-        Self { tools, instructions, model, seen, asked, early, counted }
+        Self { calls: HandedCalls::new(tools), instructions, model, counted: Default::default() }
     }
 
     /// Answers a control request of the agent.
@@ -65,7 +59,7 @@ impl Claude {
             })),
             Some("tools/list") => {
                 let shown = |HandedTool { text, .. }: &HandedTool| json!({"name": text.name, "description": text.description, "inputSchema": text.input});
-                of(json!({"tools": self.tools.iter().map(shown).collect::<Vec<_>>()}))
+                of(json!({"tools": self.calls.tools.iter().map(shown).collect::<Vec<_>>()}))
             }
             Some("tools/call") => self.called(request, message),
             _ if message.get("id").is_none() => {
@@ -82,24 +76,11 @@ impl Claude {
     }
 
     fn called(&mut self, request: &Value, message: &Value) -> String {
-        let params = &message["params"];
-        let call = params["_meta"]["claudecode/toolUseId"].as_str().unwrap_or_default().to_owned();
-        let tell = |content: &str, is_error| mcp_result(request, &message["id"], &outcome(content, is_error));
-        if !self.seen.remove(&call) {
-            return tell(
-                "this call is not known to the team: only your main conversation calls its tools, each call once",
-                true,
-            );
+        let call = message["params"]["_meta"]["claudecode/toolUseId"].as_str().unwrap_or_default();
+        match self.calls.asked(call, (request.clone(), message["id"].clone())) {
+            Ok(()) => String::new(),
+            Err((_, content, is_error)) => mcp_result(request, &message["id"], &outcome(&content, is_error)),
         }
-        let tool = self.tools.iter().find(|tool| params["name"] == tool.text.name);
-        if let Some(at_once) = tool.and_then(|tool| tool.at_once) {
-            return tell(at_once, false);
-        }
-        if let Some((content, is_error)) = self.early.remove(&call) {
-            return tell(&content, is_error);
-        }
-        self.asked.insert(call, (request.clone(), message["id"].clone()));
-        String::new()
     }
 
     /// Reads a message of the model: text and calls, and what it cost.
@@ -118,11 +99,8 @@ impl Claude {
                 Some("text") => heard.push(Heard::Text(text("text"))),
                 Some("tool_use") => {
                     let (id, name) = (text("id"), text("name"));
-                    let is_known = |name: &&str| self.tools.iter().any(|tool| tool.text.name == *name);
-                    let handed = name.strip_prefix(PREFIX).filter(is_known).map(str::to_owned);
-                    if handed.is_some() {
-                        self.seen.insert(id.clone());
-                    }
+                    let handed = name.strip_prefix(PREFIX).filter(|name| self.calls.called(&id, name));
+                    let handed = handed.map(str::to_owned);
                     let is_handed = handed.is_some();
                     let input = block["input"].clone();
                     heard.push(Heard::Call { id, name: handed.unwrap_or(name), input, is_handed });
@@ -149,19 +127,17 @@ impl Claude {
         };
         let failure = (frame["is_error"] == true).then(|| {
             let said = frame["result"].as_str().or(frame["subtype"].as_str()).unwrap_or("its turn failed");
-            frame["api_error_status"].as_u64().map_or(said.to_owned(), |status| {
-                format!("its service answered with status {status}: {said}")
-            })
+            why_it_failed(frame["api_error_status"].as_u64(), said)
         });
         vec![Heard::Cost(rest), Heard::TurnEnded { failure }]
     }
 }
 
 impl AgentDriver for Claude {
-    fn arguments(&self, session: Uuid, resumes: bool) -> Vec<String> {
+    fn arguments(&self, session: &AgentSession, _: &[(&'static str, String)]) -> Vec<String> {
         let servers = json!({"mcpServers": {"team": {"type": "sdk", "name": "team"}}}).to_string();
-        let how = if resumes { "--resume" } else { "--session-id" };
-        let session = session.to_string();
+        let how = if session.history.is_some() { "--resume" } else { "--session-id" };
+        let session = session.id.to_string();
         let mut all = vec![
             "-p",
             "--input-format",
@@ -196,7 +172,7 @@ impl AgentDriver for Claude {
         files.into_iter().find(|file| file.symlink_metadata().is_ok_and(|found| found.is_file()))
     }
 
-    fn begin(&mut self) -> String {
+    fn begin(&mut self, _: &AgentSession) -> String {
         line(
             &json!({"type": "control_request", "request_id": "begin", "request": {"subtype": "initialize", "hooks": {}}}),
         )
@@ -240,13 +216,10 @@ impl AgentDriver for Claude {
     }
 
     fn answer(&mut self, id: &str, content: &str, is_error: bool) -> String {
-        match self.asked.remove(id) {
-            Some((request, message)) => mcp_result(&request, &message, &outcome(content, is_error)),
-            None => {
-                self.early.insert(id.to_owned(), (content.to_owned(), is_error));
-                String::new()
-            }
-        }
+        let by = self.calls.answered(id, content, is_error);
+        by.map_or_else(String::new, |(request, message)| {
+            mcp_result(&request, &message, &outcome(content, is_error))
+        })
     }
 }
 

@@ -8,14 +8,14 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::future::pending;
 
-use teamd_shared::member::{Agent, Gate, Waiting};
+use teamd_shared::member::{Agent, Gate, Protocol, Waiting};
 use teamd_shared::message::Message;
 use teamd_shared::name::Name;
 use teamd_shared::transcript::{Block, Event, Usage};
 use tokio::sync::watch;
 use uuid::{Builder, Uuid};
 
-use super::{AgentDriver, Claude, HandedTool, Heard};
+use super::{AgentDriver, Claude, Codex, HandedTool, Heard};
 use crate::model::ModelError;
 use crate::model::message_text::{ask, show};
 use crate::tools::{AgentProcess, Launch, Outcome};
@@ -121,7 +121,12 @@ impl AgentMind {
     /// Returns what is to be started; none if the agent runs.
     pub(crate) fn launch(&self) -> Option<Launch> {
         let driver = || -> Box<dyn AgentDriver> {
-            Box::new(Claude::new(self.tools.clone(), self.instructions.clone(), self.model.clone()))
+            let (tools, instructions, model) =
+                (self.tools.clone(), self.instructions.clone(), self.model.clone());
+            match self.agent.protocol {
+                Protocol::Codex => Box::new(Codex::new(tools, instructions, model)),
+                Protocol::Claude | Protocol::Run => Box::new(Claude::new(tools, instructions, model)),
+            }
         };
         let known = self.lines.iter().map(|(id, _)| *id).collect();
         self.process.is_none().then(|| Launch { driver: driver(), session: self.id("session", 0), known })
@@ -268,6 +273,10 @@ impl AgentMind {
             Ok(Heard::Outcome { id, content, is_error }) => {
                 self.outcomes.insert(id.clone(), Outcome { content: content.clone(), is_error });
                 Ok(Heard::Outcome { id, content, is_error })
+            }
+            Ok(Heard::Unusable(why)) => {
+                self.abandon();
+                Err(why)
             }
             Ok(heard) => {
                 if self.pauses.borrow().is_some() {

@@ -4,17 +4,23 @@
 //! nothing of teams: neither their tools, which it is handed, nor their requests.
 
 mod claude;
+mod codex;
+mod handed;
 mod mind;
 
 use std::fmt::Debug;
+use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{Mode, OFlags, open};
 use serde_json::Value;
 use teamd_shared::transcript::Usage;
 use uuid::Uuid;
 
 use super::prompt::ToolText;
-pub(crate) use claude::Claude;
+use claude::Claude;
+use codex::Codex;
 pub(crate) use mind::AgentMind;
 
 /// A tool that the agent is handed.
@@ -44,22 +50,46 @@ pub(crate) enum Heard {
     Retry(String),
     /// Its turn has ended; `failure`: why to no good.
     TurnEnded { failure: Option<String> },
+    /// It cannot go on, and is to be ended.
+    Unusable(String),
     /// A line that makes no sense.
     Nonsense(String),
 }
 
+/// A session that a process begins or, if the agent has kept it, goes on with.
+#[derive(Debug)]
+pub(crate) struct AgentSession {
+    pub(crate) id: Uuid,
+    /// The file in which the agent keeps it.
+    pub(crate) history: Option<PathBuf>,
+}
+
 /// How a worker drives an agent.
 pub(crate) trait AgentDriver: Debug + Send {
-    /// Returns the arguments of a process that begins a session, or goes on with it.
-    fn arguments(&self, session: Uuid, resumes: bool) -> Vec<String>;
+    /// Returns the arguments of a process for a session; `variables`: those by which it finds its model.
+    fn arguments(&self, session: &AgentSession, variables: &[(&'static str, String)]) -> Vec<String>;
     /// Returns the file in which the agent keeps a session, if it is there; `state`: its state directory.
     fn history(&self, state: &Path, session: Uuid) -> Option<PathBuf>;
     /// Returns the first lines that the agent reads.
-    fn begin(&mut self) -> String;
+    fn begin(&mut self, session: &AgentSession) -> String;
     /// Hears a line; returns the lines that answer it at once, and what it means.
     fn hear(&mut self, line: &str) -> (String, Vec<Heard>);
     /// Returns the lines that tell the agent a message.
     fn say(&mut self, id: Uuid, text: &str) -> String;
     /// Returns the lines that tell the agent the outcome of a call of a handed tool; empty if they are told later.
     fn answer(&mut self, id: &str, content: &str, is_error: bool) -> String;
+}
+
+/// Opens a file in which an agent keeps a session: it may have put anything there.
+///
+/// # Errors
+/// The system's error.
+pub(crate) fn open_kept(path: &Path) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    Ok(open(path, flags, Mode::empty())?.into())
+}
+
+/// Says why a turn failed, given the status of its service's answer.
+fn why_it_failed(status: Option<u64>, said: &str) -> String {
+    status.map_or(said.to_owned(), |status| format!("its service answered with status {status}: {said}"))
 }

@@ -58,14 +58,14 @@ pub(crate) struct AgentProcess {
 }
 
 impl AgentProcess {
-    /// Starts it. `stdin` is the end to write to.
+    /// Starts it. `begin`: what it reads first; `stdin`: the end to write to.
     ///
     /// # Errors
     /// The system's error.
     pub(in crate::tools) fn start(
         job: &Job,
         liveness_lock: &File,
-        (driver, known): (Box<dyn AgentDriver>, HashSet<Uuid>),
+        (driver, begin, known): (Box<dyn AgentDriver>, String, HashSet<Uuid>),
         (stdin, errors): (OwnedFd, File),
         (gate, way): (Gate, Way),
     ) -> io::Result<(Self, GateHandle)> {
@@ -90,7 +90,7 @@ impl AgentProcess {
             // Without a receiver it is not wanted.
             drop(ends.send(format!("{how}{}", end_of(&errors))));
         });
-        tasks.spawn(talk(driver, (reads, writes), said, hears));
+        tasks.spawn(talk((driver, begin), (reads, writes), said, hears));
         let fixed = (!is_live).then_some(gate);
         Ok((Self { known, fixed, heard, says, ended: Some(ended), _tasks: tasks }, handle))
     }
@@ -131,12 +131,12 @@ impl AgentProcess {
 
 /// Writes and reads until either side has ended.
 async fn talk(
-    mut driver: Box<dyn AgentDriver>,
+    (mut driver, mut line): (Box<dyn AgentDriver>, String),
     (mut reads, mut writes): (pipe::Receiver, pipe::Sender),
     mut said: mpsc::UnboundedReceiver<Said>,
     hears: mpsc::Sender<Heard>,
 ) {
-    let (mut buffer, mut line) = (Vec::with_capacity(super::PIECE), driver.begin());
+    let mut buffer = Vec::with_capacity(super::PIECE);
     loop {
         if writes.write_all(line.as_bytes()).await.is_err() {
             // What it has said before is heard all the same.

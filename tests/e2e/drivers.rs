@@ -1,4 +1,5 @@
-//! Claude Code as a teammate: a stub speaks its protocol, and does what the messages say (`tests/fixtures/claude-stub.py`).
+//! Claude Code and Codex as teammates. Each scenario runs with a stub of each, which speaks the protocol of its agent, and does what the
+//! messages say (`tests/fixtures/orders.py`).
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -13,19 +14,67 @@ use crate::support::{Team, is_alive, signal};
 
 const KEY: &str = "sk-fake-0123456789-never-to-be-seen";
 
-/// A team whose agent `claude` is the stub; none without Python.
-fn team(layers: &str) -> Option<Team> {
-    let team = Team::new().with("ANTHROPIC_API_KEY", KEY).with("TEAM_SANDBOX_LAYERS", layers);
+/// An agent, and its stub.
+struct Stub {
+    agent: &'static str,
+    program: &'static str,
+    /// The variable of its key.
+    key: &'static str,
+    /// Where its sessions are, below its state directory.
+    sessions: &'static str,
+    /// An argument that no other program has.
+    argument: &'static str,
+}
+
+const CLAUDE: Stub = Stub {
+    agent: "claude",
+    program: include_str!("../fixtures/claude-stub.py"),
+    key: "ANTHROPIC_API_KEY",
+    sessions: "claude/projects/*/*.jsonl",
+    argument: "stream-json",
+};
+
+const CODEX: Stub = Stub {
+    agent: "codex",
+    program: include_str!("../fixtures/codex-stub.py"),
+    key: "OPENAI_API_KEY",
+    sessions: "codex/sessions/*/*/*/*.jsonl",
+    argument: "app-server",
+};
+
+/// Makes a test of each scenario, for each stub.
+macro_rules! scenarios {
+    ($($scenario:ident)*) => {
+        mod claude { $( #[test] fn $scenario() { super::$scenario(&super::CLAUDE); } )* }
+        mod codex { $( #[test] fn $scenario() { super::$scenario(&super::CODEX); } )* }
+    };
+}
+
+scenarios! {
+    one_process_works_through_many_messages_and_leaves_at_once_when_idle
+    a_message_joins_the_work_that_is_done_and_so_does_a_shutdown_request
+    a_plan_ends_the_turn_and_its_verdict_arrives_as_a_message
+    a_busy_agent_that_does_not_answer_is_ended_at_the_deadline
+    a_killed_agent_goes_on_with_its_session_and_is_told_nothing_twice
+    what_an_agent_does_wrong_fails_a_piece_of_work_at_most
+    an_agent_that_cannot_begin_is_an_error_of_spawn
+}
+
+/// A team whose agents are these stubs; none without Python.
+fn team_of(stubs: &[&Stub], layers: &str) -> Option<Team> {
+    let team = Team::new().with("TEAM_SANDBOX_LAYERS", layers);
+    let team = stubs.iter().fold(team, |team, stub| team.with(stub.key, KEY));
     if !team.command("python3", ["-c", ""]).status().is_ok_and(|status| status.success()) {
-        note("skipped: the stub of Claude Code needs python3");
+        note("skipped: the stub of an agent needs python3");
         return None;
     }
-    team.write("stub.py", include_str!("../fixtures/claude-stub.py"));
-    let command = format!(
-        "[agents.claude]\ncommand = ['python3', '{}']\nprotocol = 'claude'\n",
-        team.root().join("stub.py").display()
-    );
-    team.write("team.toml", &command);
+    team.write("orders.py", include_str!("../fixtures/orders.py"));
+    let table = |stub: &&Stub| {
+        let (agent, path) = (stub.agent, team.root().join(format!("{}-stub.py", stub.agent)));
+        team.write(path.to_str().unwrap(), stub.program);
+        format!("[agents.{agent}]\ncommand = ['python3', '{}']\nprotocol = '{agent}'\n", path.display())
+    };
+    team.write("team.toml", &stubs.iter().map(table).collect::<String>());
     team.trust();
     team.teamd(["start"]).ok();
     Some(team)
@@ -34,8 +83,8 @@ fn team(layers: &str) -> Option<Team> {
 const LIVE: &str = "namespaces,landlock,seccomp";
 const SETS: [&str; 2] = [LIVE, "landlock,seccomp"];
 
-fn spawn(team: &Team, flags: &[&str]) {
-    team.teamctl(["spawn", "carol", "--agent", "claude"].iter().chain(flags)).ok();
+fn spawn(team: &Team, stub: &Stub, flags: &[&str]) {
+    team.teamctl(["spawn", "carol", "--agent", stub.agent].iter().chain(flags)).ok();
 }
 
 /// Sends a message, and returns what carol told the lead when that piece of work had ended.
@@ -47,18 +96,17 @@ fn runs(team: &Team, message: &str) -> Value {
 }
 
 /// What the stub has kept of its session.
-fn session(team: &Team) -> String {
-    let found =
-        team.command("bash", ["-c", "cat $HOME/.local/state/teamd/agents/*/carol/claude/projects/*/*.jsonl"]);
-    let mut found = found;
+fn session(team: &Team, stub: &Stub) -> String {
+    let cat = format!("cat $HOME/.local/state/teamd/agents/*/carol/{}", stub.sessions);
+    let mut found = team.command("bash", ["-c", &cat]);
     String::from_utf8(found.output().unwrap().stdout).unwrap()
 }
 
 /// The process of the agent itself.
-fn agent_of(team: &Team) -> i32 {
+fn agent_of(team: &Team, stub: &Stub) -> i32 {
     let is_agent = |pid: &i32| {
         let line = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        !line.starts_with("team-") && line.contains("stream-json")
+        !line.starts_with("team-") && line.contains(stub.argument)
     };
     let mut level = vec![team.pid("carol")];
     for _ in 0..4 {
@@ -70,11 +118,10 @@ fn agent_of(team: &Team) -> i32 {
     panic!("no agent: {:?}", team.processes());
 }
 
-#[test]
-fn one_process_works_through_many_messages_and_leaves_at_once_when_idle() {
+fn one_process_works_through_many_messages_and_leaves_at_once_when_idle(stub: &Stub) {
     for layers in SETS {
-        let Some(team) = team(layers) else { return };
-        spawn(&team, &["--prompt", "$ echo first > made; echo $PPID\nsay hello"]);
+        let Some(team) = team_of(&[stub], layers) else { return };
+        spawn(&team, stub, &["--prompt", "$ echo first > made; echo $PPID\nsay hello"]);
         team.until_finished("carol", 1);
         let first = team.notices("carol").pop().unwrap();
         assert_eq!(first["idle_reason"], "available", "{layers}: {first}");
@@ -99,18 +146,17 @@ fn one_process_works_through_many_messages_and_leaves_at_once_when_idle() {
         );
         assert!(said["content"].as_str().unwrap().contains("sent"), "{said}");
         assert!(team.file("inbox/lead.jsonl").contains("done with it"));
-        let before = session(&team).len();
+        let before = session(&team, stub).len();
         assert_eq!(team.shutdown("carol", &[], 0)["outcome"], "shutdown");
-        assert_eq!(session(&team).len(), before, "its model was not asked");
+        assert_eq!(session(&team, stub).len(), before, "its model was not asked");
         team.until("all to be gone", || team.processes().len() == 1);
-        assert!(!team.file("transcript/carol.jsonl").contains(KEY) && !session(&team).contains(KEY));
+        assert!(!team.file("transcript/carol.jsonl").contains(KEY) && !session(&team, stub).contains(KEY));
     }
 }
 
-#[test]
-fn a_message_joins_the_work_that_is_done_and_so_does_a_shutdown_request() {
-    let Some(team) = team(LIVE) else { return };
-    spawn(&team, &[]);
+fn a_message_joins_the_work_that_is_done_and_so_does_a_shutdown_request(stub: &Stub) {
+    let Some(team) = team_of(&[stub], LIVE) else { return };
+    spawn(&team, stub, &[]);
     team.send("carol", "$ touch ready; until [ -e go ]; do sleep 0.01; done; echo first");
     team.until("the command", || team.made("ready"));
     team.send("carol", "say second");
@@ -133,16 +179,15 @@ fn a_message_joins_the_work_that_is_done_and_so_does_a_shutdown_request() {
     );
 }
 
-#[test]
-fn a_plan_ends_the_turn_and_its_verdict_arrives_as_a_message() {
+fn a_plan_ends_the_turn_and_its_verdict_arrives_as_a_message(stub: &Stub) {
     for layers in SETS {
-        let Some(team) = team(layers) else { return };
+        let Some(team) = team_of(&[stub], layers) else { return };
         let plans = "$ echo x > made 2>/dev/null || echo closed\n@plan_approval {\"plan\": \"make it\"}";
-        spawn(&team, &["--plan", "--prompt", plans]);
+        spawn(&team, stub, &["--plan", "--prompt", plans]);
         let id = team.until_planned("carol");
         assert_eq!(team.request(&id)["payload"]["plan"], "make it");
         assert!(!team.made("made"), "{layers}");
-        team.until("the end of its turn", || session(&team).contains("\"said\""));
+        team.until("the end of its turn", || session(&team, stub).contains("\"said\""));
         team.teamctl(["approve", &id, "--feedback", "\n$ echo done > made\n"]).ok();
         team.until_finished("carol", 1);
         assert_eq!(team.text("made"), "done\n", "{layers}");
@@ -153,20 +198,19 @@ fn a_plan_ends_the_turn_and_its_verdict_arrives_as_a_message() {
         ])
         .ok();
         let id = team.until_planned("carol");
-        assert!(!team.made("more"), "{layers} {}", session(&team));
+        assert!(!team.made("more"), "{layers} {}", session(&team, stub));
         team.teamctl(["approve", &id, "--feedback", "\n$ echo y > more\n"]).ok();
         team.until_finished("carol", 2);
         assert_eq!(team.text("more"), "y\n", "{layers}");
     }
 }
 
-#[test]
-fn a_busy_agent_that_does_not_answer_is_ended_at_the_deadline() {
-    let Some(team) = team(LIVE) else { return };
+fn a_busy_agent_that_does_not_answer_is_ended_at_the_deadline(stub: &Stub) {
+    let Some(team) = team_of(&[stub], LIVE) else { return };
     for order in ["hang", "$ (setsid sleep 300 &); touch ready; sleep 301"] {
-        spawn(&team, &[]);
+        spawn(&team, stub, &[]);
         team.send("carol", order);
-        team.until("its turn", || session(&team).contains(order.split(' ').next_back().unwrap()));
+        team.until("its turn", || session(&team, stub).contains(order.split(' ').next_back().unwrap()));
         assert_eq!(team.shutdown("carol", &["--decide-within", "0.2s"], 0)["outcome"], "shutdown");
         team.until("all to be gone", || team.processes().len() == 1);
         team.teamctl(["forget", "carol"]).ok();
@@ -174,23 +218,22 @@ fn a_busy_agent_that_does_not_answer_is_ended_at_the_deadline() {
 }
 
 /// Killed, the agent or its worker, in the middle of a turn: the session goes on, no message is lost, and none is told twice.
-#[test]
-fn a_killed_agent_goes_on_with_its_session_and_is_told_nothing_twice() {
+fn a_killed_agent_goes_on_with_its_session_and_is_told_nothing_twice(stub: &Stub) {
     for (layers, kills_worker) in [(LIVE, false), (LIVE, true), ("landlock,seccomp", false)] {
-        let Some(team) = team(layers) else { return };
-        spawn(&team, &["--prompt", "say first-words"]);
+        let Some(team) = team_of(&[stub], layers) else { return };
+        spawn(&team, stub, &["--prompt", "say first-words"]);
         team.until_finished("carol", 1);
         team.send("carol", "$ echo once >> runs; touch ready; until [ -e go ]; do sleep 0.01; done");
         team.until("the command", || team.made("ready"));
         team.send("carol", "$ echo later >> runs");
-        let (agent, worker) = (agent_of(&team), team.pid("carol"));
+        let (agent, worker) = (agent_of(&team, stub), team.pid("carol"));
         signal(if kills_worker { worker } else { agent }, Signal::SIGKILL);
         team.until("its end", || !is_alive(agent));
         team.write("go", "");
         team.until("the second message", || team.text("runs").contains("later"));
         team.wait_for("carol", "idle");
         assert_eq!(team.text("runs"), "once\nlater\n", "{layers} {kills_worker}");
-        let kept = session(&team);
+        let kept = session(&team, stub);
         for told in ["say first-words", "echo once >> runs", "echo later >> runs"] {
             let users =
                 kept.lines().filter(|line| line.contains("\"type\": \"user\"") && line.contains(told));
@@ -200,10 +243,9 @@ fn a_killed_agent_goes_on_with_its_session_and_is_told_nothing_twice() {
     }
 }
 
-#[test]
-fn what_an_agent_does_wrong_fails_a_piece_of_work_at_most() {
-    let Some(team) = team(LIVE) else { return };
-    spawn(&team, &[]);
+fn what_an_agent_does_wrong_fails_a_piece_of_work_at_most(stub: &Stub) {
+    let Some(team) = team_of(&[stub], LIVE) else { return };
+    spawn(&team, stub, &[]);
     for (order, content) in [
         ("garbage\nsay still here", "still here"),
         ("twice\nsay once or twice", "once or twice"),
@@ -226,40 +268,76 @@ fn what_an_agent_does_wrong_fails_a_piece_of_work_at_most() {
     let before = team.notices("carol").len();
     team.send("carol", "hang");
     team.wait_for("carol", "working");
-    team.until("its turn", || session(&team).contains("hang"));
+    team.until("its turn", || session(&team, stub).contains("hang"));
     team.teamctl(["interrupt", "carol"]).ok();
     team.until_finished("carol", before + 1);
     assert_eq!(team.notices("carol").pop().unwrap()["idle_reason"], "interrupted");
     assert_eq!(runs(&team, "say back again")["content"], "back again");
 }
 
-#[test]
-fn an_agent_that_cannot_begin_is_an_error_of_spawn() {
-    let Some(team) = team(LIVE) else { return };
-    let keyless = team.with("ANTHROPIC_API_KEY", "");
-    let refused = keyless.teamctl(["spawn", "carol", "--agent", "claude"]).exits(1);
+fn an_agent_that_cannot_begin_is_an_error_of_spawn(stub: &Stub) {
+    let Some(team) = team_of(&[stub], LIVE) else { return };
+    let keyless = team.with(stub.key, "");
+    let refused = keyless.teamctl(["spawn", "carol", "--agent", stub.agent]).exits(1);
     assert!(
-        refused.stderr.contains("needs ANTHROPIC_API_KEY") && refused.stderr.contains("login"),
+        refused.stderr.contains(&format!("needs {}", stub.key)) && refused.stderr.contains("login"),
         "{}",
         refused.stderr
     );
-    let team = keyless.with("ANTHROPIC_API_KEY", KEY);
+    let team = keyless.with(stub.key, KEY);
     for (command, told) in
         [("['echo', 'hello']", "hello"), ("['sh', '-c', 'echo out of ink >&2; exit 3']", "out of ink")]
     {
-        team.write("team.toml", &format!("[agents.claude]\ncommand = {command}\nprotocol = 'claude'\n"));
+        team.write(
+            "team.toml",
+            &format!("[agents.{0}]\ncommand = {command}\nprotocol = '{0}'\n", stub.agent),
+        );
         team.trust();
-        team.teamctl(["spawn", "carol", "--agent", "claude", "--restart", "never"]).exits(1);
+        team.teamctl(["spawn", "carol", "--agent", stub.agent, "--restart", "never"]).exits(1);
         let log = team.file("log/carol.log");
         assert!(log.contains(told), "{command}: {log}");
     }
 }
 
-/// The real program against a fake service: a closed gate, a plan, an open and again a closed gate, a kill, a shutdown.
+/// A real program, and what its model calls its tools.
+struct Real {
+    stub: Stub,
+    /// The variable that has its path.
+    variable: &'static str,
+    bash: fn(&str) -> Reply,
+    plan_approval: &'static str,
+    /// What names a model that does not exist, where its own ones have tools of their own.
+    flags: &'static [&'static str],
+}
+
 #[test]
 #[ignore = "needs Claude Code and its name in TEAM_REAL_CLAUDE: scripts/test-agents"]
 fn the_real_claude_code_obeys_the_gate_resumes_and_leaves_without_a_request() {
-    let program = std::env::var("TEAM_REAL_CLAUDE").expect("the path of Claude Code");
+    obeys_the_gate_resumes_and_leaves_without_a_request(&Real {
+        stub: CLAUDE,
+        variable: "TEAM_REAL_CLAUDE",
+        bash: |command| Reply::call("Bash", json!({"command": command, "description": "a test"})),
+        plan_approval: "mcp__team__plan_approval",
+        flags: &[],
+    });
+}
+
+#[test]
+#[ignore = "needs Codex and its name in TEAM_REAL_CODEX: scripts/test-agents"]
+fn the_real_codex_obeys_the_gate_resumes_and_leaves_without_a_request() {
+    obeys_the_gate_resumes_and_leaves_without_a_request(&Real {
+        stub: CODEX,
+        variable: "TEAM_REAL_CODEX",
+        bash: |command| Reply::call("exec_command", json!({"cmd": command})),
+        plan_approval: "plan_approval",
+        flags: &["--model", "openai:fake"],
+    });
+}
+
+/// The real program against a fake service: a closed gate, a plan, an open and again a closed gate, a kill, a shutdown.
+fn obeys_the_gate_resumes_and_leaves_without_a_request(real: &Real) {
+    let Real { stub, bash, .. } = real;
+    let program = std::env::var(real.variable).unwrap();
     let replies = Arc::new(Mutex::new(VecDeque::new()));
     let queue = Arc::clone(&replies);
     let server = ModelServer::answering_any_client(move |request| {
@@ -268,16 +346,16 @@ fn the_real_claude_code_obeys_the_gate_resumes_and_leaves_without_a_request() {
         next.unwrap_or_else(|| Reply::text("done"))
     });
     let replies_are = |next: Vec<Reply>| replies.lock().unwrap().extend(next);
-    let bash = |command: &str| Reply::call("Bash", json!({"command": command, "description": "a test"}));
-    let plan = |text: &str| Reply::call("mcp__team__plan_approval", json!({"plan": text}));
+    let plan = |text: &str| Reply::call(real.plan_approval, json!({"plan": text}));
     let team = server.team();
-    team.write("team.toml", &format!("[agents.claude]\ncommand = ['{program}']\nprotocol = 'claude'\n"));
+    let agent = stub.agent;
+    team.write("team.toml", &format!("[agents.{agent}]\ncommand = ['{program}']\nprotocol = '{agent}'\n"));
     team.trust();
 
     replies_are(vec![bash("echo x > closed"), plan("write a file")]);
-    spawn(&team, &["--plan", "--prompt", "the first work"]);
+    spawn(&team, stub, &[&["--plan", "--prompt", "the first work"], real.flags].concat());
     let id = team.until_planned("carol");
-    replies_are(vec![bash("echo yes > open"), Reply::text("written")]);
+    replies_are(vec![bash("echo yes > open; env"), Reply::text("written")]);
     team.teamctl(["approve", &id]).ok();
     team.until("the write behind the open gate", || team.made("open"));
     team.wait_for("carol", "idle");
@@ -293,7 +371,7 @@ fn the_real_claude_code_obeys_the_gate_resumes_and_leaves_without_a_request() {
         team.results("carol").iter().filter(|it| it.to_string().contains("ead-only file system")).count();
     assert_eq!(refused, 2, "{:?}", team.results("carol"));
 
-    let agent = agent_of(&team);
+    let agent = agent_of(&team, stub);
     signal(agent, Signal::SIGKILL);
     team.until("its end", || !is_alive(agent));
     team.send("carol", "the work after the kill");
@@ -307,5 +385,9 @@ fn the_real_claude_code_obeys_the_gate_resumes_and_leaves_without_a_request() {
     assert_eq!(team.shutdown("carol", &[], 0)["outcome"], "shutdown");
     team.until("all to be gone", || team.processes().len() == 1);
     assert_eq!(server.requests().len(), asked);
-    assert!(!session(&team).contains(crate::support::model_server::KEY));
+    let key = crate::support::model_server::KEY;
+    let leaked = team.command("grep", ["-rl", key, team.root().to_str().unwrap()]).output().unwrap().stdout;
+    let leaked = String::from_utf8(leaked).unwrap();
+    assert!(!leaked.contains("/carol/") && !leaked.contains("transcript"), "{leaked}");
+    assert!(!team.file("transcript/carol.jsonl").contains(key), "it is in no variable of its commands");
 }

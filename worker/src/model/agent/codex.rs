@@ -1,0 +1,356 @@
+//! Codex: `codex app-server`, lines of JSON-RPC in both directions, one process for many turns. The tools that are handed over are dynamic
+//! tools of its thread. Written from the frames of version 0.169.0.
+//!
+//! Codex chooses the id of a thread itself. So a thread is marked with the id of its session (`threadSource`), which the first line of its
+//! file keeps from before its first turn on: by that it is found again. A message is always said by `turn/start`, which begins a turn or
+//! joins the one that runs. Codex writes the message, with its id, to that file before its model is asked.
+
+use std::collections::{BTreeSet, HashMap};
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use teamd_shared::transcript::Usage;
+use uuid::Uuid;
+
+use super::handed::HandedCalls;
+use super::{AgentDriver, AgentSession, HandedTool, Heard, open_kept, why_it_failed};
+
+/// Its tools for subagents and goals of its own are off: two protocols confuse a model. And what it would fetch at its start.
+const OFF: [&str; 5] =
+    ["agents.enabled", "features.goals", "features.apps", "features.plugins", "check_for_update_on_startup"];
+
+/// The requests that begin: the first one, and the one that begins a thread or goes on with it.
+const INITIALIZE: u64 = 1;
+const THREAD: u64 = 2;
+
+/// How long the first line of the file of a thread may be, in bytes.
+const MAX_FIRST_LINE: u64 = 4 << 20;
+
+/// What the model of Codex calls its tools.
+const COMMAND: &str = "exec_command";
+
+/// The driver.
+#[derive(Debug)]
+pub(crate) struct Codex {
+    /// The outcome of a call goes to the request of that id.
+    calls: HandedCalls<Value>,
+    instructions: String,
+    model: Option<String>,
+    /// The request for the thread, and the thread once it is there.
+    opening: Value,
+    thread: Option<String>,
+    /// The turn that runs.
+    turn: Option<String>,
+    /// Messages that are to be said when there is a thread, or when the turn has ended that takes none.
+    waiting: Vec<(Uuid, String)>,
+    /// Messages that were said, by their request.
+    said: HashMap<u64, (Uuid, String)>,
+    requests: u64,
+    /// Calls of its own tools without an outcome.
+    running: BTreeSet<String>,
+}
+
+impl Codex {
+    /// Makes it; `instructions` are added to its own.
+    pub(crate) fn new(tools: Vec<HandedTool>, instructions: String, model: Option<String>) -> Self {
+        Self {
+            calls: HandedCalls::new(tools),
+            instructions,
+            model,
+            opening: Value::Null,
+            thread: None,
+            turn: None,
+            waiting: Vec::new(),
+            said: HashMap::new(),
+            requests: THREAD,
+            running: BTreeSet::new(),
+        }
+    }
+
+    /// Answers a request of the agent; an empty text if that comes later.
+    fn request(&mut self, id: &Value, method: &str, params: &Value) -> String {
+        match method {
+            "item/tool/call" => {
+                let call = params["callId"].as_str().unwrap_or_default();
+                let asked = self.calls.asked(call, id.clone());
+                asked.map_or_else(
+                    |(id, content, is_error)| tool_result(&id, &content, is_error),
+                    |()| String::new(),
+                )
+            }
+            // The kernel decides what it may do.
+            "item/commandExecution/requestApproval" | "item/fileChange/requestApproval" => {
+                line(&json!({"id": id, "result": {"decision": "accept"}}))
+            }
+            _ => line(&json!({"id": id, "error": {"code": -32601, "message": "there is no such method"}})),
+        }
+    }
+
+    /// Reads the answer to a request.
+    fn response(&mut self, id: &Value, frame: &Value) -> (String, Vec<Heard>) {
+        let error =
+            frame.get("error").map(|error| error["message"].as_str().unwrap_or("no reason").to_owned());
+        match (id.as_u64(), error) {
+            (Some(INITIALIZE | THREAD), Some(why)) => {
+                (String::new(), vec![Heard::Unusable(format!("does not begin: {why}"))])
+            }
+            (Some(INITIALIZE), None) => {
+                (line(&json!({"method": "initialized"})) + &line(&self.opening), Vec::new())
+            }
+            (Some(THREAD), None) => {
+                self.thread = frame["result"]["thread"]["id"].as_str().map(str::to_owned);
+                (self.say_waiting(), vec![Heard::Ready])
+            }
+            (Some(request), error) => (String::new(), self.told(request, error)),
+            (None, _) => (String::new(), Vec::new()),
+        }
+    }
+
+    /// Takes in that a message is part of a turn, or is not.
+    fn told(&mut self, request: u64, error: Option<String>) -> Vec<Heard> {
+        let (Some((id, text)), Some(why)) = (self.said.remove(&request), error) else { return Vec::new() };
+        if self.turn.is_some() {
+            self.waiting.push((id, text));
+            return Vec::new();
+        }
+        vec![
+            Heard::Taken(id),
+            Heard::TurnEnded { failure: Some(format!("it does not take a message: {why}")) },
+        ]
+    }
+
+    fn say_waiting(&mut self) -> String {
+        std::mem::take(&mut self.waiting).iter().map(|(id, text)| self.say(*id, text)).collect()
+    }
+
+    /// Reads a notification.
+    fn notification(&mut self, method: &str, params: &Value) -> (String, Vec<Heard>) {
+        // What a subagent does is part of a call.
+        if params["threadId"].as_str().is_some_and(|thread| Some(thread) != self.thread.as_deref()) {
+            return (String::new(), Vec::new());
+        }
+        let heard = match method {
+            "turn/started" => {
+                self.turn = params["turn"]["id"].as_str().map(str::to_owned);
+                Vec::new()
+            }
+            "item/started" => self.started(&params["item"]),
+            "item/completed" => self.completed(&params["item"]),
+            // A session that goes on begins with what its last turn has cost.
+            "thread/tokenUsage/updated" if params["turnId"].as_str() == self.turn.as_deref() => {
+                let mut heard = self.run_on();
+                heard.push(Heard::Cost(usage(&params["tokenUsage"]["last"])));
+                heard
+            }
+            "error" if params["willRetry"] == true => vec![Heard::Retry(failure(&params["error"]))],
+            "turn/completed" => {
+                self.turn = None;
+                let mut heard = self.run_on();
+                heard.push(Heard::TurnEnded { failure: how_it_ended(&params["turn"]) });
+                return (self.say_waiting(), heard);
+            }
+            _ => Vec::new(),
+        };
+        (String::new(), heard)
+    }
+
+    /// Reads what begins: a message that the turn takes in, or a call.
+    fn started(&mut self, item: &Value) -> Vec<Heard> {
+        let text = |name: &str| item[name].as_str().unwrap_or_default().to_owned();
+        let id = text("id");
+        let (name, input) = match item["type"].as_str() {
+            Some("userMessage") => {
+                return text("clientId").parse().ok().map(Heard::Taken).into_iter().collect();
+            }
+            Some("dynamicToolCall") => {
+                let name = text("tool");
+                if !self.calls.called(&id, &name) {
+                    return Vec::new();
+                }
+                // It may wait for this one.
+                let mut heard = self.run_on();
+                heard.push(Heard::Call { id, name, input: item["arguments"].clone(), is_handed: true });
+                return heard;
+            }
+            Some("commandExecution") => (COMMAND.to_owned(), json!({"command": item["command"]})),
+            Some("fileChange") => ("apply_patch".to_owned(), json!({"changes": item["changes"]})),
+            Some("webSearch") => ("web_search".to_owned(), json!({"query": item["query"]})),
+            Some("mcpToolCall") => {
+                (format!("mcp__{}__{}", text("server"), text("tool")), item["arguments"].clone())
+            }
+            _ => return Vec::new(),
+        };
+        self.running.insert(id.clone());
+        vec![Heard::Call { id, name, input, is_handed: false }]
+    }
+
+    /// Reads what is complete: a text, or a call of a tool of its own.
+    fn completed(&mut self, item: &Value) -> Vec<Heard> {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let id = text(&item["id"]);
+        if item["type"] == "agentMessage" {
+            return vec![Heard::Text(text(&item["text"]))];
+        }
+        if !self.running.remove(&id) {
+            return Vec::new();
+        }
+        let is_error = item["status"].as_str().is_some_and(|status| status != "completed");
+        let mut content = match item["type"].as_str() {
+            Some("commandExecution") => text(&item["aggregatedOutput"]),
+            Some("mcpToolCall") if is_error => text(&item["error"]["message"]),
+            Some("mcpToolCall") => item["result"]["content"].to_string(),
+            _ => text(&item["status"]),
+        };
+        if let Some(code) = item["exitCode"].as_i64().filter(|code| *code != 0) {
+            content.push_str(&format!("\n[exit code {code}]"));
+        }
+        vec![Heard::Outcome { id, content, is_error }]
+    }
+
+    /// Says of the calls without an outcome that they run on, since the model does: a command in the background has its outcome when it
+    /// ends, which may never be.
+    fn run_on(&mut self) -> Vec<Heard> {
+        let outcome =
+            |id| Heard::Outcome { id, content: "[runs on in the background]".to_owned(), is_error: false };
+        std::mem::take(&mut self.running).into_iter().map(outcome).collect()
+    }
+}
+
+impl AgentDriver for Codex {
+    fn arguments(&self, _: &AgentSession, variables: &[(&'static str, String)]) -> Vec<String> {
+        let mut settings: Vec<_> = OFF.iter().map(|name| format!("{name}=false")).collect();
+        if let Some((_, base)) = variables.iter().find(|(name, _)| *name == "OPENAI_BASE_URL") {
+            settings.push("model_provider=\"team\"".to_owned());
+            settings.push(format!(
+                "model_providers.team={{name=\"team\",base_url=\"{base}\",env_key=\"OPENAI_API_KEY\",wire_api=\"responses\"}}"
+            ));
+        }
+        let settings = settings.into_iter().flat_map(|setting| ["-c".to_owned(), setting]);
+        ["app-server".to_owned()].into_iter().chain(settings).collect()
+    }
+
+    fn history(&self, state: &Path, session: Uuid) -> Option<PathBuf> {
+        let mut level = vec![state.join("codex/sessions")];
+        // A folder each for year, month and day.
+        for _ in 0..4 {
+            let inside = level.iter().filter_map(|folder| std::fs::read_dir(folder).ok()).flatten();
+            level = inside.filter_map(|entry| Some(entry.ok()?.path())).collect();
+        }
+        level.retain(|file| thread_of(file).is_some() && is_marked(file, session));
+        level.into_iter().max()
+    }
+
+    fn begin(&mut self, session: &AgentSession) -> String {
+        let mut params = json!({"sandbox": "danger-full-access", "approvalPolicy": "never", "developerInstructions": self.instructions});
+        self.model.iter().for_each(|model| params["model"] = json!(model));
+        let method = match session.history.as_deref().and_then(thread_of) {
+            Some(thread) => {
+                params["threadId"] = json!(thread);
+                params["excludeTurns"] = json!(true);
+                "thread/resume"
+            }
+            None => {
+                params["threadSource"] = json!(session.id);
+                params["dynamicTools"] = self.calls.tools.iter().map(shown).collect();
+                "thread/start"
+            }
+        };
+        self.opening = json!({"id": THREAD, "method": method, "params": params});
+        let client = json!({"name": "teamd", "version": env!("CARGO_PKG_VERSION")});
+        let params = json!({"clientInfo": client, "capabilities": {"experimentalApi": true}});
+        line(&json!({"id": INITIALIZE, "method": "initialize", "params": params}))
+    }
+
+    fn hear(&mut self, said: &str) -> (String, Vec<Heard>) {
+        let Ok(frame) = serde_json::from_str::<Value>(said) else {
+            return (String::new(), vec![Heard::Nonsense(said.to_owned())]);
+        };
+        match (frame["method"].as_str(), frame.get("id")) {
+            (Some(method), Some(id)) => (self.request(id, method, &frame["params"]), Vec::new()),
+            (Some(method), None) => self.notification(method, &frame["params"]),
+            (None, Some(id)) => self.response(id, &frame),
+            (None, None) => (String::new(), Vec::new()),
+        }
+    }
+
+    fn say(&mut self, id: Uuid, text: &str) -> String {
+        let Some(thread) = &self.thread else {
+            self.waiting.push((id, text.to_owned()));
+            return String::new();
+        };
+        let params = json!({
+            "threadId": thread,
+            "clientUserMessageId": id,
+            "input": [{"type": "text", "text": text}],
+            "sandboxPolicy": {"type": "externalSandbox", "networkAccess": "enabled"},
+        });
+        self.requests += 1;
+        self.said.insert(self.requests, (id, text.to_owned()));
+        line(&json!({"id": self.requests, "method": "turn/start", "params": params}))
+    }
+
+    fn answer(&mut self, id: &str, content: &str, is_error: bool) -> String {
+        let by = self.calls.answered(id, content, is_error);
+        by.map_or_else(String::new, |request| tool_result(&request, content, is_error))
+    }
+}
+
+fn shown(HandedTool { text, .. }: &HandedTool) -> Value {
+    json!({"type": "function", "name": text.name, "description": text.description, "inputSchema": text.input})
+}
+
+/// Returns the thread whose file it is: `rollout-TIME-THREAD.jsonl`.
+fn thread_of(file: &Path) -> Option<String> {
+    let name = file.file_name()?.to_str()?.strip_prefix("rollout-")?.strip_suffix(".jsonl")?;
+    let thread: Uuid = name.get(name.len().checked_sub(36)?..)?.parse().ok()?;
+    Some(thread.to_string())
+}
+
+/// Tells whether a file is that of a session.
+fn is_marked(file: &Path, session: Uuid) -> bool {
+    let Ok(file) = open_kept(file) else { return false };
+    let mut first = Vec::new();
+    let read = BufReader::new(file.take(MAX_FIRST_LINE)).read_until(b'\n', &mut first);
+    let first: Value = serde_json::from_slice(&first).unwrap_or_default();
+    read.is_ok() && first["payload"]["thread_source"] == json!(session)
+}
+
+/// Says why a turn has failed; none if it has not.
+fn how_it_ended(turn: &Value) -> Option<String> {
+    match turn["status"].as_str() {
+        Some("completed") => None,
+        Some("failed") => Some(failure(&turn["error"])),
+        other => Some(format!("its turn is {}", other.unwrap_or("over, without a status"))),
+    }
+}
+
+fn failure(error: &Value) -> String {
+    let kinds = error["codexErrorInfo"].as_object();
+    let status = kinds.and_then(|kinds| kinds.values().find_map(|kind| kind["httpStatusCode"].as_u64()));
+    let said = ["message", "additionalDetails"].into_iter().filter_map(|name| error[name].as_str());
+    why_it_failed(status, &said.collect::<Vec<_>>().join(": "))
+}
+
+fn usage(value: &Value) -> Usage {
+    let count = |name: &str| value[name].as_u64().unwrap_or_default();
+    let (read, written) = (count("cachedInputTokens"), count("cacheWriteInputTokens"));
+    Usage {
+        input_tokens: count("inputTokens").saturating_sub(read + written),
+        output_tokens: count("outputTokens"),
+        cache_read_input_tokens: read,
+        cache_creation_input_tokens: written,
+    }
+}
+
+fn tool_result(request: &Value, content: &str, is_error: bool) -> String {
+    let items = json!([{"type": "inputText", "text": content}]);
+    line(&json!({"id": request, "result": {"success": !is_error, "contentItems": items}}))
+}
+
+fn line(frame: &Value) -> String {
+    format!("{frame}\n")
+}
+
+#[cfg(test)]
+mod tests;

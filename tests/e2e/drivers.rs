@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
+use crate::checkouts::{REPOSITORY, add, git, until, user};
 use crate::support::cgroup::note;
 use crate::support::model_server::{ModelServer, Reply};
 use crate::support::process::children;
@@ -297,6 +298,45 @@ fn an_agent_that_cannot_begin_is_an_error_of_spawn(stub: &Stub) {
         let log = team.file("log/carol.log");
         assert!(log.contains(told), "{command}: {log}");
     }
+}
+
+/// One of each kind: every one submits work of its own, and gives the next one its work.
+#[test]
+fn claude_code_codex_and_the_built_in_agent_work_on_one_repository() {
+    let Some(team) = team_of(&[&CLAUDE, &CODEX], LIVE) else { return };
+    user(&team, REPOSITORY);
+    for (name, agent) in [("alice", "claude"), ("bob", "codex")] {
+        team.teamctl(["spawn", name, "--checkout", "--agent", agent]).ok();
+    }
+    team.teamctl(["spawn", "dan", "--checkout", "--model", "script"]).ok();
+    let commit = |file: &str| format!("echo {file} > {file}; git add {file}; git commit -qm {file}");
+    let submit = |id: u64| json!({"task_id": id, "status": "completed"});
+    let work = |id: u64, file: &str, next: &str, told: &str| {
+        add(&team, &[file, "--check", &format!("test -e {file}")]);
+        let tell = json!({"to": next, "content": told});
+        let claim = json!({"task_id": id});
+        format!("@claim_task {claim}\n$ {}\n@task_update {}\n@send_message {tell}", commit(file), submit(id))
+    };
+    add(&team, &["three", "--check", "test -e three"]);
+    let of_dan = format!("/claim_task 1\n/bash {}\n/task_update {}", commit("three"), submit(1));
+    let of_bob = work(2, "two", "dan", "two is done");
+    let of_alice = work(3, "one", "bob", &of_bob);
+    team.send("dan", &of_dan);
+    team.send("alice", &of_alice);
+    for (id, author) in [(1, "dan"), (2, "bob"), (3, "alice")] {
+        let done = until(&team, id, "completed");
+        assert_eq!(
+            (&done["submission"]["by"], &done["result"]["verified"]),
+            (&json!(author), &json!("checked")),
+            "{done}"
+        );
+    }
+    assert_eq!(git(&team, &["ls-tree", "--name-only", "integration"]), "a.txt\none\nthree\ntwo");
+    team.until("dan to be told", || team.file("transcript/dan.jsonl").contains("two is done"));
+    for name in ["alice", "bob", "dan"] {
+        assert_eq!(team.shutdown(name, &[], 0)["outcome"], "shutdown");
+    }
+    team.until("all to be gone", || team.processes().len() == 1);
 }
 
 /// A real program, and what its model calls its tools.

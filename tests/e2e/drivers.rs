@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
@@ -350,34 +351,52 @@ struct Real {
     flags: &'static [&'static str],
 }
 
-#[test]
-#[ignore = "needs Claude Code and its name in TEAM_REAL_CLAUDE: scripts/test-agents"]
-fn the_real_claude_code_obeys_the_gate_resumes_and_leaves_without_a_request() {
-    obeys_the_gate_resumes_and_leaves_without_a_request(&Real {
-        stub: CLAUDE,
-        variable: "TEAM_REAL_CLAUDE",
-        bash: |command| Reply::call("Bash", json!({"command": command, "description": "a test"})),
-        plan_approval: "mcp__team__plan_approval",
-        flags: &[],
-    });
+const REAL_CLAUDE: Real = Real {
+    stub: CLAUDE,
+    variable: "TEAM_REAL_CLAUDE",
+    bash: |command| Reply::call("Bash", json!({"command": command, "description": "a test"})),
+    plan_approval: "mcp__team__plan_approval",
+    flags: &[],
+};
+
+const REAL_CODEX: Real = Real {
+    stub: CODEX,
+    variable: "TEAM_REAL_CODEX",
+    bash: |command| Reply::call("exec_command", json!({"cmd": command})),
+    plan_approval: "plan_approval",
+    flags: &["--model", "openai:fake"],
+};
+
+/// As [`scenarios`], with the real programs.
+macro_rules! real_scenarios {
+    ($($scenario:ident)*) => {
+        mod real_claude { $( #[test] #[ignore = "scripts/test-agents"] fn $scenario() { super::$scenario(&super::REAL_CLAUDE); } )* }
+        mod real_codex { $( #[test] #[ignore = "scripts/test-agents"] fn $scenario() { super::$scenario(&super::REAL_CODEX); } )* }
+    };
 }
 
-#[test]
-#[ignore = "needs Codex and its name in TEAM_REAL_CODEX: scripts/test-agents"]
-fn the_real_codex_obeys_the_gate_resumes_and_leaves_without_a_request() {
-    obeys_the_gate_resumes_and_leaves_without_a_request(&Real {
-        stub: CODEX,
-        variable: "TEAM_REAL_CODEX",
-        bash: |command| Reply::call("exec_command", json!({"cmd": command})),
-        plan_approval: "plan_approval",
-        flags: &["--model", "openai:fake"],
-    });
+real_scenarios! {
+    it_obeys_the_gate_resumes_and_leaves_without_a_request
+    it_is_told_each_message_once_whenever_it_is_killed
 }
 
-/// The real program against a fake service: a closed gate, a plan, an open and again a closed gate, a kill, a shutdown.
-fn obeys_the_gate_resumes_and_leaves_without_a_request(real: &Real) {
+impl Real {
+    /// A team of that service whose agent is the program.
+    fn team(&self, server: &ModelServer) -> Team {
+        let (agent, program) = (self.stub.agent, std::env::var(self.variable).unwrap());
+        let team = server.team();
+        team.write(
+            "team.toml",
+            &format!("[agents.{agent}]\ncommand = ['{program}']\nprotocol = '{agent}'\n"),
+        );
+        team.trust();
+        team
+    }
+}
+
+/// A closed gate, a plan, an open and again a closed gate, a kill, a shutdown.
+fn it_obeys_the_gate_resumes_and_leaves_without_a_request(real: &Real) {
     let Real { stub, bash, .. } = real;
-    let program = std::env::var(real.variable).unwrap();
     let replies = Arc::new(Mutex::new(VecDeque::new()));
     let queue = Arc::clone(&replies);
     let server = ModelServer::answering_any_client(move |request| {
@@ -387,10 +406,7 @@ fn obeys_the_gate_resumes_and_leaves_without_a_request(real: &Real) {
     });
     let replies_are = |next: Vec<Reply>| replies.lock().unwrap().extend(next);
     let plan = |text: &str| Reply::call(real.plan_approval, json!({"plan": text}));
-    let team = server.team();
-    let agent = stub.agent;
-    team.write("team.toml", &format!("[agents.{agent}]\ncommand = ['{program}']\nprotocol = '{agent}'\n"));
-    team.trust();
+    let team = real.team(&server);
 
     replies_are(vec![bash("echo x > closed"), plan("write a file")]);
     spawn(&team, stub, &[&["--plan", "--prompt", "the first work"], real.flags].concat());
@@ -430,4 +446,36 @@ fn obeys_the_gate_resumes_and_leaves_without_a_request(real: &Real) {
     let leaked = String::from_utf8(leaked).unwrap();
     assert!(!leaked.contains("/carol/") && !leaked.contains("transcript"), "{leaked}");
     assert!(!team.file("transcript/carol.jsonl").contains(key), "it is in no variable of its commands");
+}
+
+/// Killed after 0 to 400 ms, again and again: its model has each message once in the end.
+fn it_is_told_each_message_once_whenever_it_is_killed(real: &Real) {
+    let (Real { bash, stub, .. }, mut turn) = (real, 0);
+    let bash = *bash;
+    let server = ModelServer::answering_any_client(move |_| {
+        turn += 1;
+        if turn % 2 == 1 { bash("sleep 0.1") } else { Reply::text("done") }
+    });
+    let team = real.team(&server);
+    spawn(&team, stub, &[&["--prompt", "message 00;"], real.flags].concat());
+    let rounds: u64 = std::env::var("TEAM_KILLS").map_or(20, |rounds| rounds.parse().unwrap());
+    for round in 1..=rounds {
+        team.send("carol", &format!("message {round:02};"));
+        let (sent, moment) = (Instant::now(), Duration::from_millis(round * 137 % 400));
+        team.until("the moment", || sent.elapsed() >= moment);
+        signal(agent_of(&team, stub), Signal::SIGKILL);
+        team.until("its turn", || {
+            server.requests().iter().any(|it| it.mentions(&format!("message {round:02};")))
+        });
+        team.wait_for("carol", "idle");
+    }
+    team.send("carol", "the last message");
+    team.until("the request", || server.requests().iter().any(|it| it.mentions("the last message")));
+    team.wait_for("carol", "idle");
+    let asked = server.requests().into_iter().rfind(|it| it.mentions("the last message")).unwrap();
+    let body = asked.body.to_string();
+    for round in 0..=rounds {
+        assert_eq!(body.matches(&format!("message {round:02};")).count(), 1, "message {round}: {body}");
+    }
+    assert_eq!(team.shutdown("carol", &[], 0)["outcome"], "shutdown");
 }

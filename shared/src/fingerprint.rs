@@ -15,6 +15,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use crate::place::open_itself;
+
 /// How many names are looked at: more are a mistake in a pattern.
 const MOST: usize = 500_000;
 
@@ -83,13 +85,13 @@ struct Found {
 }
 
 impl Files {
-    /// Looks at what matches these patterns below a directory.
+    /// Looks at what matches these patterns below a directory, to which no link may lead.
     ///
     /// # Errors
     /// The system's error, or that a pattern cannot be used, or that too many files match: then nothing is known.
     pub fn find(root: &Path, of: &[String]) -> io::Result<Self> {
         let patterns = Patterns::new(of).map_err(io::Error::other)?;
-        let root = rustix::fs::open(root, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        let root = open_itself(root, OFlags::PATH | OFlags::DIRECTORY)?;
         let (mut files, mut left, mut looked, mut room) =
             (Self::default(), vec![PathBuf::new()], 1, MOST_BYTES);
         while let Some(at) = left.pop() {
@@ -327,6 +329,26 @@ mod tests {
         assert_eq!(find().changed_since(&before, false).unwrap(), "tests/b");
         fs::remove_dir_all(root.join("tests")).unwrap();
         assert_eq!(find().changed_since(&before, false).unwrap(), "tests/a, tests/b, tests/c and 2 more");
+    }
+
+    #[test]
+    fn no_link_leads_out_of_what_is_looked_at() {
+        let scratch = tempfile::tempdir().unwrap();
+        let root = scratch.path().canonicalize().unwrap();
+        fs::create_dir_all(root.join("out/tests")).unwrap();
+        fs::create_dir(root.join("work")).unwrap();
+        write(&root.join("out/tests/secret.lock"), "one");
+        symlink("../out/tests", root.join("work/tests")).unwrap();
+        symlink("../out/tests/secret.lock", root.join("work/a.lock")).unwrap();
+        let of = ["tests/**".to_owned(), "**/*.lock".to_owned()];
+        let before = fingerprint(&root.join("work"), &of).unwrap();
+        write(&root.join("out/tests/secret.lock"), "two");
+        assert_eq!(fingerprint(&root.join("work"), &of).unwrap(), before, "what it holds is not read");
+        for planted in ["link", "link/tests"] {
+            _ = symlink("out", root.join("link"));
+            let error = Files::find(&root.join(planted), &of).unwrap_err();
+            assert_eq!(error.raw_os_error(), Some(rustix::io::Errno::LOOP.raw_os_error()), "{planted}");
+        }
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::support::cgroup::note;
 use crate::support::{Team, is_alive, signal};
 
 /// Limits how large a file the daemon may write: what a full disk or a quota does, for it alone.
-fn limit_files(pid: i32, bytes: Option<usize>) {
+pub(crate) fn limit_files(pid: i32, bytes: Option<usize>) {
     let limit = bytes.map_or_else(|| "unlimited".to_owned(), |bytes| bytes.to_string());
     let done = std::process::Command::new("prlimit")
         .args(["--pid", &pid.to_string(), &format!("--fsize={limit}:")])
@@ -202,13 +202,13 @@ fn a_file_size_limit_ends_no_command_or_worker_without_a_reason() {
 }
 
 /// A small file system of its own, unmounted when the test is over.
-struct SmallDisk(PathBuf);
+pub(crate) struct SmallDisk(PathBuf);
 
 impl SmallDisk {
     /// Fails with the reason where it may not be mounted.
-    fn mount(at: &Path) -> Result<Self, String> {
+    pub(crate) fn mount(at: &Path, size: &str) -> Result<Self, String> {
         let mounted = std::process::Command::new("mount")
-            .args(["-t", "tmpfs", "-o", "size=512k,mode=700", "none"])
+            .args(["-t", "tmpfs", "-o", &format!("size={size},mode=700"), "none"])
             .arg(at)
             .output()
             .map_err(|error| error.to_string())?;
@@ -218,12 +218,18 @@ impl SmallDisk {
         }
     }
 
-    fn fill(&self) {
+    pub(crate) fn fill(&self) {
         let mut filler = std::fs::File::create(self.0.join("filler")).unwrap();
         while filler.write(&[0; 4096]).is_ok_and(|written| written > 0) {}
     }
 
-    fn free(&self) {
+    /// Leaves this much space, in bytes.
+    pub(crate) fn leave(&self, space: u64) {
+        let filler = std::fs::File::options().write(true).open(self.0.join("filler")).unwrap();
+        filler.set_len(filler.metadata().unwrap().len() - space).unwrap();
+    }
+
+    pub(crate) fn free(&self) {
         std::fs::remove_file(self.0.join("filler")).unwrap();
     }
 }
@@ -239,7 +245,7 @@ impl Drop for SmallDisk {
 fn a_disk_that_is_full_for_all_loses_nothing_that_was_acknowledged() {
     let team = Team::new();
     std::fs::create_dir(team.path("")).unwrap();
-    let disk = match SmallDisk::mount(&team.path("")) {
+    let disk = match SmallDisk::mount(&team.path(""), "512k") {
         Ok(disk) => disk,
         Err(why) => return note(&format!("no disk is full for all: a small one cannot be mounted: {why}")),
     };
@@ -282,7 +288,7 @@ fn a_disk_that_is_full_for_all_loses_nothing_that_was_acknowledged() {
 fn a_daemon_that_starts_on_a_full_disk_is_seen_to_run() {
     let team = Team::new();
     std::fs::create_dir(team.path("")).unwrap();
-    let disk = match SmallDisk::mount(&team.path("")) {
+    let disk = match SmallDisk::mount(&team.path(""), "512k") {
         Ok(disk) => disk,
         Err(why) => return note(&format!("no disk is full: a small one cannot be mounted: {why}")),
     };

@@ -1,5 +1,7 @@
 //! Integration: nothing is merged that was not checked as it is then, and of the user's repository nothing else is touched.
 
+use std::path::Path;
+
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
@@ -247,6 +249,54 @@ fn a_check_finds_the_submodules_filled_and_as_they_are_committed() {
 }
 
 #[test]
+fn a_team_in_a_subdirectory_is_checked_there_and_its_patterns_count_from_there() {
+    let team = Team::below("repository");
+    user(
+        &team,
+        "git init -q -b main ..; mkdir tests ../tests; touch tests/t ../tests/t ../Makefile; git add ..; git commit -qm first",
+    );
+    team.write(
+        "team.toml",
+        "[work]\ncheck = \"cat tests/t && test ! -e work && mkdir -p target && cp target/x seen || echo warm > target/x; test -w ../Makefile\"\n\
+         protect = [\"tests/**\"]\ncache = [\"target\"]\n",
+    );
+    team.trust();
+    team.teamd(["start"]).ok();
+    team.teamctl(["spawn", "alice", "--checkout"]).ok();
+    let workspace = team.member("alice")["workspace"].as_str().unwrap().to_owned();
+    assert!(workspace.ends_with("repository.team/alice/work"), "{workspace}");
+    let submits = |id: u64, work: &str| {
+        add(&team, &["one", "--check", "cat target/x && ! echo x > ../.git/x && ! rm -r ../.git/objects"]);
+        let submit = format!("/task_update {{\"task_id\": {id}, \"status\": \"completed\"}}");
+        team.does(
+            "alice",
+            &format!("/claim_task {id}\n/bash {work}; git add -A ..; git commit -qm t{id}\n{submit}"),
+        );
+    };
+    // A file of the same name at the top of the repository is another one.
+    submits(1, "echo x > ../tests/t");
+    let done = until(&team, 1, "completed");
+    assert_eq!(done["result"]["touched_protected"], Value::Null);
+    submits(2, "echo y > tests/t");
+    team.until("the review", || task(&team, 2)["submission"]["stage"] == "reviewing");
+    assert_eq!(task(&team, 2)["result"]["touched_protected"], "work/tests/t");
+    assert!(
+        team.teamctl(["task", "log", "2"]).ok().stdout.contains("warm"),
+        "the cache counts from there, too"
+    );
+    team.teamctl(["task", "release", "2"]).ok();
+    // What stands in its place leads nowhere.
+    add(&team, &["link"]);
+    let root = workspace.trim_end_matches("/work");
+    let wait = format!("cd {root}/.git; touch is-claimed; until [ -e is-done ]; do sleep 0.02; done");
+    team.send("alice", &format!("/claim_task 3\n/bash {wait}\n/task_update 3 completed"));
+    team.until("it to be claimed", || Path::new(root).join(".git/is-claimed").exists());
+    let link = "git rm -rq work; rm -rf work; ln -s /tmp work; git add work; git commit -qm link";
+    user(&team, &format!("cd {root}; {link}; touch .git/is-done"));
+    team.until("the work to be sent back", || task(&team, 3)["returns"] == 1);
+}
+
+#[test]
 fn a_daemon_that_is_killed_while_it_integrates_does_so_once() {
     let team = team(
         User::at_hand()[0],
@@ -298,15 +348,19 @@ fn a_users_branch_is_synced_and_landed_and_never_overwritten() {
         add(&team, &["one"]);
         team.does(
             "alice",
-            &format!("/claim_task 1\n/bash echo team > a.txt; git commit -qam team\n{SUBMIT}"),
+            &format!("/claim_task 1\n/bash echo team > a.txt; echo > ignored; git add .; git commit -qm team\n{SUBMIT}"),
         );
         until(&team, 1, "completed");
-        // What is not committed and would be overwritten.
-        team.write("a.txt", "mine\n");
-        let refused = team.teamctl(["land"]).exits(7);
-        assert!(refused.stderr.contains("would be overwritten: a.txt"), "{refused:?}");
-        assert_eq!(team.text("a.txt"), "mine\n");
-        user(&team, "git checkout -q a.txt; git branch other; echo u > u; git add u; git commit -qm user");
+        // What is not committed and would be overwritten, also if it is ignored.
+        for (file, undo) in [("a.txt", "git checkout -q a.txt"), ("ignored", "rm ignored")] {
+            user(&team, "echo ignored > .git/info/exclude");
+            team.write(file, "mine\n");
+            let refused = team.teamctl(["land"]).exits(7);
+            assert!(refused.stderr.contains(&format!("would be overwritten: {file}")), "{refused:?}");
+            assert_eq!(team.text(file), "mine\n");
+            user(&team, undo);
+        }
+        user(&team, "git branch other; echo u > u; git add u; git commit -qm user");
         // Its branch has moved: it is merged and checked before.
         let landed = team.teamctl(["land"]).ok();
         assert!(landed.stderr.contains("merged and checked first"), "{landed:?}");
@@ -318,6 +372,15 @@ fn a_users_branch_is_synced_and_landed_and_never_overwritten() {
             user(&team, "git rev-parse other; git status --short | grep -v team.toml || true"),
             git(&team, &["rev-parse", "integration"])
         );
+        // One that is checked out elsewhere is not moved below that tree, however many trees there are.
+        user(
+            &team,
+            "far=$(printf '%0200d' 0 | sed 's|0|/far|g'); for n in $(seq 200); do at=.git/worktrees/$n; mkdir -p $at; echo $far/$n/.git > $at/gitdir; echo ../.. > $at/commondir; \
+             echo ref: refs/heads/other > $at/HEAD; touch $at/locked; done; git update-ref refs/heads/other HEAD^",
+        );
+        let refused = team.teamctl(["land", "--into", "other"]).exits(7);
+        assert!(refused.stderr.contains("other is checked out in another working tree"), "{refused:?}");
+        user(&team, "rm -r .git/worktrees");
         assert!(team.teamctl(["land", "--into", "none"]).exits(7).stderr.contains("there is no branch none"));
         assert!(team.teamctl(["sync"]).ok().stdout.contains("integrated already"));
         // A check that fails, and a conflict, stay a task.
@@ -326,7 +389,7 @@ fn a_users_branch_is_synced_and_landed_and_never_overwritten() {
         assert!(refused.stderr.contains("is not integrated: it is pending now"), "{refused:?}");
         let failed = until(&team, 3, "pending");
         assert_eq!((&failed["status"], &failed["attempts"]), (&json!("pending"), &json!(1)));
-        assert_eq!(git(&team, &["ls-tree", "--name-only", "integration"]), "a.txt\nu");
+        assert_eq!(git(&team, &["ls-tree", "--name-only", "integration"]), "a.txt\nignored\nu");
     }
 }
 
@@ -482,7 +545,7 @@ fn a_setup_that_changes_protected_files_before_the_check_is_seen() {
     let work = "/bash echo 'echo exit 0 > tests/run.sh' > setup.sh; git commit -qam setup";
     add(&team, &["setup", "--description", work]);
     team.until("the review", || task(&team, 1)["submission"]["stage"] == "reviewing");
-    assert_eq!(task(&team, 1)["result"]["touched_protected"], "changed while the check ran: tests/run.sh");
+    assert_eq!(task(&team, 1)["result"]["touched_protected"], "changed by the setup: tests/run.sh");
 }
 
 #[test]

@@ -6,6 +6,7 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use teamd_shared::member::MemberStatus;
 
+use crate::disk::limit_files;
 use crate::support::look::HELD;
 use crate::support::model_server::{ModelServer, Reply};
 use crate::support::terminal::Terminal;
@@ -167,10 +168,9 @@ fn a_run_that_is_still_starting_its_members_ends_by_a_signal() {
 }
 
 #[test]
-fn a_run_that_ends_while_a_member_starts_ends_that_member_too() {
+fn a_member_that_is_being_prepared_when_the_run_ends_is_not_started() {
     let script = "git init -q . && git -c user.name=u -c user.email=u@x commit -q --allow-empty -m first";
-    let setup = "touch begun; until [ -e go ]; do sleep 0.02; done";
-    let team = team(&format!("[members.ana]\n[checkout]\nalways = true\nsetup = \"{setup}\"\n"));
+    let team = team("[members.ana]\n[checkout]\nalways = true\nsetup = \"touch begun; sleep 600\"\n");
     team.run_program("bash", ["-c", script]).ok();
     team.trust();
     team.teamd(["start"]).ok();
@@ -179,8 +179,32 @@ fn a_run_that_ends_while_a_member_starts_ends_that_member_too() {
     let ana = team.root().with_file_name("work.team").join("ana");
     team.until("the setup to run", || ana.join("begun").exists());
     running.signal(Signal::SIGINT);
-    team.run_program("touch", [ana.join("go")]).ok();
     running.finish().exits(130);
+    assert_eq!(team.member("ana"), Value::Null);
+    team.until("the daemon alone to be left", || team.processes().len() == 1);
+    team.teamctl(["down"]).ok();
+}
+
+#[test]
+fn a_run_whose_members_cannot_be_told_to_leave_says_so() {
+    let team = team("[members.ana]\n");
+    team.teamd(["start"]).ok();
+    team.write("tasks.md", &format!("- [ ] long\n  {HELD}\n"));
+    let running = team.start_teamctl(["run", "--tasks", "tasks.md"]);
+    team.until_held();
+    let daemon = team.daemon_pid();
+    limit_files(daemon, Some(team.file("journal.jsonl").len()));
+    running.signal(Signal::SIGINT);
+    let ended = running.finish().exits(1);
+    assert!(
+        ended.stderr.contains("cannot write the journal") && ended.stderr.contains("hint: "),
+        "{ended:?}"
+    );
+    assert_eq!(team.status("ana"), "working");
+    // The next run ends what this one has started.
+    limit_files(daemon, None);
+    team.release();
+    team.teamctl(["run"]).ok();
     assert_eq!(team.status("ana"), "shutdown");
     team.teamctl(["down"]).ok();
 }

@@ -18,6 +18,9 @@ use crate::tools::{GOOD_END, LiveLog, Toolbox, ToolboxConfig};
 /// How much of the output the owner is told, in characters.
 const TOLD: usize = 4_000;
 
+/// How a protected file was changed that the commands of a check have changed.
+pub(crate) const BY_CHECK: &str = "changed while the check ran";
+
 /// Runs a check.
 pub(crate) async fn run(setting: &Setting, order: &CheckOrder, lock: File) -> anyhow::Result<CheckReport> {
     let toolbox = Toolbox::new(ToolboxConfig {
@@ -39,9 +42,9 @@ pub(crate) async fn run(setting: &Setting, order: &CheckOrder, lock: File) -> an
     })?;
     let watch = Watch::begin(Path::new(&order.protect_in), &order.protect);
     let touched = watch.touched_since(order.protected.as_ref());
-    let report = commands(toolbox, order, &setting.dir).await?;
+    let report = commands(toolbox, (order, ""), &setting.dir).await?;
     // Others write here: what they add counts, too.
-    let touched = touched.or_else(|| watch.touched(true));
+    let touched = touched.or_else(|| watch.touched(BY_CHECK, true));
     Ok(CheckReport { touched_protected: touched, ..report })
 }
 
@@ -80,12 +83,12 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Says which of them were changed while the commands ran, with `added` also which are new.
-    pub(crate) fn touched(&self, added: bool) -> Option<String> {
+    /// Says which of them were changed since, and `how`; with `added` also which are new.
+    pub(crate) fn touched(&self, how: &str, added: bool) -> Option<String> {
         match (&self.before, Files::find(self.root, self.patterns)) {
-            (Ok(before), Ok(after)) => after
-                .changed_since(before, added)
-                .map(|files| format!("changed while the check ran: {files}")),
+            (Ok(before), Ok(after)) => {
+                after.changed_since(before, added).map(|files| format!("{how}: {files}"))
+            }
             (Err(error), _) => Some(unreadable(error)),
             (_, Err(error)) => Some(unreadable(&error)),
         }
@@ -96,10 +99,18 @@ fn unreadable(error: &io::Error) -> String {
     format!("they cannot be looked at: {error}")
 }
 
-/// Runs the commands of a check, in turn.
+/// Returns a command that works in a folder below.
+pub(crate) fn below(folder: &str, command: &str) -> String {
+    match folder {
+        "" => command.to_owned(),
+        folder => format!("cd -- '{}' || exit\n{command}", folder.replace('\'', r"'\''")),
+    }
+}
+
+/// Runs the commands of a check in a folder below the workspace, in turn.
 pub(crate) async fn commands(
     mut toolbox: Toolbox,
-    order: &CheckOrder,
+    (order, folder): (&CheckOrder, &str),
     dir: &TeamDir,
 ) -> anyhow::Result<CheckReport> {
     let began = Instant::now();
@@ -121,7 +132,7 @@ pub(crate) async fn commands(
     for (number, command) in order.commands.iter().enumerate() {
         let left = until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
         let mut running =
-            toolbox.start_check(command.clone(), left.as_secs_f64()).map_err(anyhow::Error::msg)?;
+            toolbox.start_check(below(folder, command), left.as_secs_f64()).map_err(anyhow::Error::msg)?;
         running.log_to(LiveLog::begin(log.try_clone()?, command));
         let (exit, output, failure) = running.finish_check().await;
         let how = failure.unwrap_or_else(|| GOOD_END.to_owned());

@@ -10,14 +10,13 @@ mod upkeep;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use teamd_shared::control::ShutdownOrder;
 use teamd_shared::member::{Ending, Member, Restart};
 use teamd_shared::process::How;
 use teamd_shared::watch::{SLOW_TICK, Watch};
 use tokio::sync::mpsc;
 
 use super::core::dispatcher::Dispatcher;
-use super::core::event::{Event, Incarnation, Now, ReplyTo};
+use super::core::event::{Event, Incarnation, Now};
 use super::core::owners::{Failed, Owners};
 use super::hand_over::HandOver;
 use super::io::connections::Input;
@@ -34,8 +33,6 @@ pub(super) struct EventLoop {
     pub(super) owned: Owned,
     pub(super) reaper: Reaper,
     pub(super) lead: LeadInbox,
-    /// Shutdowns of members whose checkouts are still being made.
-    pub(super) early_shutdowns: Vec<(ReplyTo, ShutdownOrder)>,
     /// An order that another program becomes the daemon.
     pub(super) hand_over: Option<HandOver>,
     /// When the lead was last told of modes that were put back.

@@ -135,7 +135,6 @@ fn begin(
         owned,
         reaper: Reaper::new(Arc::clone(&dir), empty_sender),
         lead,
-        early_shutdowns: Vec::new(),
         hand_over: None,
         modes_told: None,
     };

@@ -42,7 +42,8 @@ pub enum Command {
         /// What to start.
         order: Box<SpawnOrder>,
     },
-    /// Ask a teammate to shut down. Answered with [`Done::Ended`] or [`Done::Rejected`].
+    /// Ask a teammate to shut down. Answered with [`Done::Ended`] or [`Done::Rejected`], or with [`Done::Withdrawn`] while its
+    /// checkout is made.
     Shutdown(ShutdownOrder),
     /// Answer a plan.
     Answer {
@@ -256,6 +257,8 @@ pub enum Done {
         #[serde(with = "crate::json::as_text")]
         exit: Option<Box<Exit>>,
     },
+    /// The teammate that was asked to shut down was being prepared: nothing of that is left, and it is not started.
+    Withdrawn,
     /// The teammate rejected the shutdown.
     Rejected {
         /// The request.

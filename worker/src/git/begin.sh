@@ -2,7 +2,7 @@
 set -Eeuo pipefail
 ulimit -f 8388608
 log=$TMPDIR/git.log
-exec 3>&1 >"$log" 2>&1 </dev/null
+exec 3>&1 >>"$log" 2>&1 </dev/null
 say() { printf '%s=%s\n' "$1" "${2//$'\n'/ }" >&3; }
 refuse() { trap - ERR; say refused "$1"; say hint "$2"; exit 65; }
 trap 'code=$?; trap - ERR; say failed "$(uniq "$log" | tail -c 1500)"; exit "$code"' ERR
@@ -24,14 +24,19 @@ uncommitted() {
     fi
     git status --porcelain --untracked-files=normal --ignore-submodules=dirty | first 11
 }
+# Refuses what we have not made for this teammate: no command of a teammate changes the settings that say so.
+require_own() {
+    [ ! -L "$T_WRITES/.git" ] && [ "$(git config --file "$T_WRITES/.git/config" teamd.name)" = "$T_NAME" ] ||
+        refuse "$T_WRITES is not a checkout of $T_NAME" 'move it away, and try again'
+}
 # Enters a checkout; without the team repository it is not whole. The file `.git` of another directory never counts, and what is ignored its committed files and we say. In a repository of the user nothing is changed.
 enter() {
     [ -e "$team" ] || refuse "the team repository $team is gone" "put it back from a copy; without one, save what you need of $T_WRITES, and \`teamctl forget $T_NAME --discard\`"
     cd "$T_WRITES"
     export GIT_DIR=$T_WRITES/.git GIT_WORK_TREE=$T_WRITES
-    [ -d .git ] && [ ! -L .git ] && git rev-parse --git-dir ||
-        refuse "$T_WRITES is not a checkout any more: its .git is missing or damaged" "\`teamctl forget $T_NAME --discard\` removes it; then spawn $T_NAME again"
-    [ "$(git config --local teamd.name)" = "$T_NAME" ] || refuse "$T_WRITES is not a checkout of $T_NAME" 'move it away'
+    require_own
+    git rev-parse --git-dir ||
+        refuse "$T_WRITES is not a checkout any more: its .git is damaged" "\`teamctl forget $T_NAME --discard\` removes it; then spawn $T_NAME again"
     rm -rf .git/info
     mkdir .git/info
     printf '%s\n' "$T_IGNORED" >.git/info/exclude
@@ -45,21 +50,43 @@ refuse_uncommitted() {
 unsaved() {
     { printf '%s\n' "$@"; git --git-dir="$team" for-each-ref --format='^%(objectname)'; } | git log --no-decorate --format=%s --max-count=5 --stdin
 }
-# Fills the submodules of a clone from local copies, in the user's tree: no address of `.gitmodules` is used.
+# Shows the tree of the user's repository: the one in which the team lies, else the main one.
+users_tree() {
+    local source
+    source=$(git --git-dir="$team" config teamd.source)
+    (
+        unset GIT_DIR GIT_WORK_TREE
+        cd "$T_TEAM" && [ "$(git rev-parse --path-format=absolute --git-common-dir)" = "$source" ] && git rev-parse --show-toplevel
+    ) || printf '%s\n' "${source%/.git}"
+}
+# Shows where the team lies in that tree; nothing: at its top, or elsewhere.
+prefix_of_team() {
+    local top
+    top=$(users_tree)
+    [[ $T_TEAM != "$top"/* ]] || printf '%s\n' "${T_TEAM#"$top"/}"
+}
+# Tells whether a path of a clone is a directory, and no link leads there. One that is missing is made.
+is_directory() {
+    mkdir -p -- "./$1" || true
+    [ "$(realpath -e -- "./$1")" = "$PWD${1:+/${1%/}}" ] && [ -d "./$1" ]
+}
+# Fills the submodules of a clone, and theirs, from local copies, in the user's tree: no address of `.gitmodules` is used.
 fill_submodules() (
     unset GIT_DIR GIT_WORK_TREE
     from=()
-    [ -f .gitmodules ] && git config --file .gitmodules --get-regexp '^submodule\..*\.path$' >"$TMPDIR/submodules" || exit 0
+    [ -f .gitmodules ] && found=$(git config --file .gitmodules --get-regexp '^submodule\..*\.path$') || exit 0
     while read -r key path; do
-        [[ $key$path != *=* && /$path/ != */../* ]] || { say note "submodules are empty: $path in .gitmodules cannot be used"; exit 0; }
+        [[ $key$path != *=* && /$path/ != */../* ]] || { say note "submodules are empty: ${2:-}$path in .gitmodules cannot be used"; exit 0; }
         from+=(-c "${key%.path}.url=$1/$path")
-    done <"$TMPDIR/submodules"
+    done <<<"$found"
     while read -r key path; do
-        git "${from[@]}" submodule --quiet update --init --force -- ":(literal)$path" || {
-            say note "the submodule $path is empty: $1 has no copy of it, or not of that commit"
+        if git "${from[@]}" submodule --quiet update --init --force -- ":(literal)$path"; then
+            (cd -- "$path" && fill_submodules "$1/$path" "${2:-}$path/")
+        else
+            say note "the submodule ${2:-}$path is empty: $1 has no copy of it, or not of that commit"
             git submodule --quiet deinit --force -- ":(literal)$path" || true
-        }
-    done <"$TMPDIR/submodules"
+        fi
+    done <<<"$found"
 )
 # Shows the integration branch in a repository of the user. Neither hooks nor other settings of that have it do more.
 publish() {

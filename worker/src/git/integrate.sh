@@ -11,3 +11,4 @@ else
     say moved 0
 fi
 say source "$(git config teamd.source)"
+say prefix "$(prefix_of_team)"

@@ -34,18 +34,19 @@ pub(super) async fn prepare(git: &Git<'_>, prepare: &PrepareOrder) -> Result<Che
         return Ok(nothing);
     }
     let merged = Merged { commit: said.commit("merged")?, old: said.commit("tip")? };
-    let touched = touched(&said, &prepare.check.protect)?;
+    let prefix = said.one("prefix")?;
+    let touched = touched(&said, (Path::new(&prefix), &prepare.check.protect))?;
     let mut report = CheckReport { exit: Some(0), ..CheckReport::default() };
     if !prepare.check.commands.is_empty() {
-        report = in_scratch(git, prepare, &merged).await?;
+        report = in_scratch(git, prepare, (&merged, &prefix)).await?;
     }
     let touched_protected = touched.or(report.touched_protected);
     Ok(CheckReport { merged: Some(merged), touched_protected, ..report })
 }
 
 /// Says which protected files a merge changes, as `git` compares the two trees in the team repository: nothing in a checkout has a
-/// say in that.
-fn touched(said: &Said, protect: &[String]) -> Result<Option<String>, Failed> {
+/// say in that. The patterns count from the directory in which the team lies.
+fn touched(said: &Said, (prefix, protect): (&Path, &[String])) -> Result<Option<String>, Failed> {
     if protect.is_empty() {
         return Ok(None);
     }
@@ -56,19 +57,30 @@ fn touched(said: &Said, protect: &[String]) -> Result<Option<String>, Failed> {
     // Attributes say how git writes files, the protected ones, too; a submodule may hold some.
     let decides = |file: &&Path| {
         let special = [".gitattributes", ".gitmodules"].map(OsStr::new);
-        protected.has(file) || file.file_name().is_some_and(|it| special.contains(&it))
+        let is_protected = match file.strip_prefix(prefix) {
+            Ok(file) => protected.has(file),
+            // It stands where the team lies.
+            Err(_) => prefix.starts_with(file),
+        };
+        is_protected || file.file_name().is_some_and(|it| special.contains(&it))
     };
     let (changed, submodules) = (said.all("changed"), said.all("submodule"));
     let files = changed.iter().map(Path::new).filter(decides);
     Ok(named(files.chain(submodules.iter().map(Path::new))))
 }
 
-async fn in_scratch(git: &Git<'_>, prepare: &PrepareOrder, merged: &Merged) -> Result<CheckReport, Failed> {
+/// Runs the check in the scratch clone, in the directory in which the team lies.
+async fn in_scratch(
+    git: &Git<'_>,
+    prepare: &PrepareOrder,
+    (merged, prefix): (&Merged, &str),
+) -> Result<CheckReport, Failed> {
     let at = scratch(git.order);
     let fill = async || {
         DirBuilder::new().recursive(true).mode(0o700).create(&at).context("cannot make the scratch clone")?;
         let (cache, paths) = (cache(git.order).to_string_lossy().into_owned(), prepare.cache.join("\n"));
-        let more = [("COMMIT", merged.commit.as_str()), ("CACHE", &cache), ("PATHS", &paths)];
+        let commit = ("COMMIT", merged.commit.as_str());
+        let more = [commit, ("PREFIX", prefix), ("CACHE", &cache), ("PATHS", &paths)];
         git.run(SCRATCH, &at, &more).await
     };
     let filled = match fill().await {
@@ -77,9 +89,18 @@ async fn in_scratch(git: &Git<'_>, prepare: &PrepareOrder, merged: &Merged) -> R
             // An earlier check may have left anything there.
             tracing::warn!("the scratch clone is made anew: {}", failed.text());
             remove(&at).context("cannot remove the scratch clone")?;
-            fill().await?
+            let again = fill().await;
+            if again.is_err() {
+                // Half of it would only take room.
+                remove(&at).context("cannot remove the scratch clone")?;
+            }
+            again?
         }
     };
+    let conflicts = filled.all("conflict");
+    if !conflicts.is_empty() {
+        return Ok(CheckReport { conflicts, ..CheckReport::default() });
+    }
     let order = &prepare.check;
     let toolbox = || {
         let environment = order.environment.clone();
@@ -88,24 +109,29 @@ async fn in_scratch(git: &Git<'_>, prepare: &PrepareOrder, merged: &Merged) -> R
         git.sealed_toolbox(&at, (environment, order.sandbox.clone(), order.bounds), sealed)
     };
     // The setup is the first that runs code of the submission.
-    let watch = check::Watch::begin(&at, &order.protect);
+    let here = at.join(prefix);
+    let watch = check::Watch::begin(&here, &order.protect);
+    let mut by_setup = None;
     if let Some(setup) = &prepare.settings.setup {
         let mut toolbox = toolbox()?;
-        let mut running = toolbox.start_check(setup.clone(), order.timeout).map_err(anyhow::Error::msg)?;
+        let mut running =
+            toolbox.start_check(check::below(prefix, setup), order.timeout).map_err(anyhow::Error::msg)?;
         if let (_, output, Some(how)) = running.finish_check().await {
             return Err(Failed::Other(anyhow::anyhow!(
                 "the setup failed: `{setup}`: {how}\n{}",
                 output.trim_end()
             )));
         }
+        by_setup = watch.touched("changed by the setup", false);
     }
-    let mut report = check::commands(toolbox()?, order, &git.setting.dir).await?;
+    let mut report = check::commands(toolbox()?, (order, prefix), &git.setting.dir).await?;
     if report.exit != Some(0) {
         let notes = filled.all("note").into_iter().map(|note| format!("note: {note}\n"));
         report.output.insert_str(0, &notes.collect::<String>());
     }
     // What only the check itself can add is gone before the next one.
-    Ok(CheckReport { touched_protected: watch.touched(false), ..report })
+    let touched_protected = by_setup.or_else(|| watch.touched(check::BY_CHECK, false));
+    Ok(CheckReport { touched_protected, ..report })
 }
 
 /// Moves the integration branch, shows that to the user, and keeps what the check has left. Done again, it changes nothing.
@@ -127,7 +153,8 @@ pub(super) async fn integrate(git: &Git<'_>, merged: &Merged, keep: &[String]) -
         if !keep.is_empty() && is_of_it {
             let cache = cache(git.order);
             DirBuilder::new().recursive(true).mode(0o700).create(&cache).context("cannot make the cache")?;
-            let (from, paths) = (at.to_string_lossy().into_owned(), keep.join("\n"));
+            let from = at.join(said.one("prefix")?);
+            let (from, paths) = (from.to_string_lossy(), keep.join("\n"));
             if let Err(error) = git.run(KEEP_CACHE, &cache, &[("SCRATCH", &from), ("PATHS", &paths)]).await {
                 tracing::warn!("the next check begins with an older cache: {}", error.text());
             }

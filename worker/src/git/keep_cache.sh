@@ -1,7 +1,8 @@
 # Keeps the caches that an integrated check has left in the scratch clone.
 while IFS= read -r path; do
     [ -n "$path" ] && [ -e "$T_SCRATCH/$path" ] && [ ! -L "$T_SCRATCH/$path" ] || continue
-    rm -rf -- "$T_WRITES/.old"
+    trap 'rm -rf -- "$T_WRITES/.new"' EXIT
+    rm -rf -- "$T_WRITES/.old" "$T_WRITES/.new"
     mkdir -p -- "$(dirname -- "$T_WRITES/$path")"
     cp -a --reflink=auto -- "$T_SCRATCH/$path" "$T_WRITES/.new"
     [ ! -e "$T_WRITES/$path" ] || mv -- "$T_WRITES/$path" "$T_WRITES/.old"

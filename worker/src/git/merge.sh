@@ -1,6 +1,7 @@
 # Merges a commit with the tip of the integration branch, without a working tree, and says what that changes.
 export GIT_DIR=$T_WRITES
 cd /
+say prefix "$(prefix_of_team)"
 tip=$(git rev-parse refs/heads/integration)
 if git merge-base --is-ancestor "$T_COMMIT" "$tip"; then
     say merged "$tip"

@@ -16,14 +16,16 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use rustix::fs::{AtFlags, OFlags, unlinkat};
+use rustix::io::Errno;
 use teamd_shared::checkout::Checkout;
+use teamd_shared::control::{Refusal, RefusalCode};
 use teamd_shared::environment::Environment;
 use teamd_shared::job::{GitOrder, GitReport, GitStep, JobReport};
 use teamd_shared::place::open_itself;
 use teamd_shared::task::TaskId;
 
 use crate::job::Setting;
-use script::{Failed, Git};
+use script::{Failed, Git, Said};
 
 const BRANCH: &str = include_str!("branch.sh");
 const PACK: &str = include_str!("pack.sh");
@@ -51,31 +53,35 @@ fn cache(order: &GitOrder) -> PathBuf {
 /// Does what is ordered.
 pub(crate) async fn run(setting: &Setting, order: &GitOrder, lock: &File) -> anyhow::Result<JobReport> {
     let git = Git { setting, order, lock };
-    if let GitStep::Prepare(prepare) = &order.step {
-        return match integration::prepare(&git, prepare).await {
-            Ok(report) => Ok(JobReport::Checked(report)),
-            Err(Failed::Refused(refusal)) => Ok(JobReport::Refused(refusal)),
-            Err(Failed::Other(error)) => Err(error),
-        };
-    }
     let done = match &order.step {
-        GitStep::Make(make) => make::checkout(&git, make).await,
+        GitStep::Make(make) => make::checkout(&git, make).await.map(JobReport::Git),
         GitStep::Branch { root, task } => {
             let said = git.run(BRANCH, Path::new(root), &[("TASK", &task.to_string())]).await;
-            said.map(|said| GitReport::Branched(said.all("kept")))
+            said.map(|said| JobReport::Git(GitReport::Branched(said.all("kept"))))
         }
-        GitStep::Keep { root, task, submit } => git.keep(root, *task, *submit).await,
-        GitStep::Prepare(_) => Err(Failed::Other(anyhow::anyhow!("it was prepared before"))),
-        GitStep::Integrate { merged, cache } => integration::integrate(&git, merged, cache).await,
-        GitStep::Diff { commit, root } => integration::diff(&git, commit.as_deref(), root).await,
-        GitStep::Sync { source, into } => integration::sync(&git, source, into.as_deref()).await,
-        GitStep::Land { source, into } => integration::land(&git, source, into.as_deref()).await,
-        GitStep::Remove { root, discard } => git.remove(root, *discard).await,
+        GitStep::Keep { root, task, submit } => git.keep(root, *task, *submit).await.map(JobReport::Git),
+        GitStep::Prepare(prepare) => integration::prepare(&git, prepare).await.map(JobReport::Checked),
+        GitStep::Integrate { merged, cache } => {
+            integration::integrate(&git, merged, cache).await.map(JobReport::Git)
+        }
+        GitStep::Diff { commit, root } => {
+            integration::diff(&git, commit.as_deref(), root).await.map(JobReport::Git)
+        }
+        GitStep::Sync { source, into } => {
+            integration::sync(&git, source, into.as_deref()).await.map(JobReport::Git)
+        }
+        GitStep::Land { source, into } => {
+            integration::land(&git, source, into.as_deref()).await.map(JobReport::Git)
+        }
+        GitStep::Remove { root, discard } => git.remove(root, *discard).await.map(JobReport::Git),
     };
     match done {
-        Ok(report) => Ok(JobReport::Git(report)),
+        Ok(report) => Ok(report),
         Err(Failed::Refused(refusal)) => Ok(JobReport::Refused(refusal)),
-        Err(Failed::Other(error)) => Err(error),
+        Err(Failed::Other(error)) => match full_disk(&format!("{error:#}"), &[]) {
+            Some(refusal) => Ok(JobReport::Refused(refusal)),
+            None => Err(error),
+        },
     }
 }
 
@@ -86,7 +92,17 @@ impl Git<'_> {
         let root = Path::new(root);
         let submit = if submit { "1" } else { "" };
         let task = task.map(|task| task.to_string()).unwrap_or_default();
-        let said = self.run(PACK, root, &[("SUBMIT", submit), ("TASK", &task)]).await?;
+        let packed = self.run(PACK, root, &[("SUBMIT", submit), ("TASK", &task)]).await;
+        let kept = match packed {
+            Ok(said) => self.take(root, &said).await,
+            Err(failed) => Err(failed),
+        };
+        remove_pack(root);
+        kept
+    }
+
+    /// Has the pack fetched into the team repository.
+    async fn take(&self, root: &Path, said: &Said) -> Result<GitReport, Failed> {
         let commit = said.commit("commit")?;
         if said.one("adds")? == "0" {
             return Ok(GitReport::Kept { commit, reference: None });
@@ -94,15 +110,8 @@ impl Git<'_> {
         let pack = root.join(".git").join(PACKED);
         let (pack, task) = (pack.to_string_lossy(), said.one("task")?.parse::<TaskId>()?.to_string());
         let more = [("PACK", pack.as_ref()), ("TASK", task.as_str()), ("COMMIT", commit.as_str())];
-        let taken = self.run(TAKE, &repository(self.order), &more).await;
-        // No link on the way is followed.
-        let removed = open_itself(&root.join(".git"), OFlags::PATH | OFlags::DIRECTORY)
-            .and_then(|folder| unlinkat(folder, PACKED, AtFlags::empty()));
-        if let Err(errno) = removed {
-            tracing::warn!("cannot remove {pack}: {errno}");
-        }
-        let reference = Some(taken?.one("kept")?);
-        Ok(GitReport::Kept { commit, reference })
+        let taken = self.run(TAKE, &repository(self.order), &more).await?;
+        Ok(GitReport::Kept { commit, reference: Some(taken.one("kept")?) })
     }
 
     /// Makes sure that a checkout has no work which is nowhere else. What is committed for a task is saved before.
@@ -127,15 +136,38 @@ impl Git<'_> {
 
     async fn remove(&self, root: &str, discard: bool) -> Result<GitReport, Failed> {
         let path = Path::new(root);
-        if open_itself(path, OFlags::PATH).is_err_and(|errno| errno == rustix::io::Errno::NOENT) {
+        if open_itself(path, OFlags::PATH).is_err_and(|errno| errno == Errno::NOENT) {
             return Ok(GitReport::Removed);
         }
-        if !discard {
-            self.nothing_is_lost(root).await?;
+        match discard {
+            true => drop(self.run("require_own", path, &[]).await?),
+            false => self.nothing_is_lost(root).await?,
         }
         remove(path).with_context(|| format!("cannot remove the checkout {root}"))?;
         Ok(GitReport::Removed)
     }
+}
+
+/// Removes the pack of a checkout. No link on the way is followed: a teammate writes there.
+fn remove_pack(root: &Path) {
+    let removed = open_itself(&root.join(".git"), OFlags::PATH | OFlags::DIRECTORY)
+        .and_then(|folder| unlinkat(folder, PACKED, AtFlags::empty()));
+    if let Err(errno) = removed.or_else(|errno| if errno == Errno::NOENT { Ok(()) } else { Err(errno) }) {
+        tracing::warn!("cannot remove {PACKED} in {}: {errno}", root.display());
+    }
+}
+
+/// Says what to do if a step has failed because a disk is full: what failed says so, or else one of the places where it writes has no
+/// room. It does not say so where `git` does not, and where even its messages have no room.
+fn full_disk(why: &str, places: &[&Path]) -> Option<Refusal> {
+    let texts = ["No space left on device", "Disk quota exceeded", "Out of diskspace"];
+    let is_full = |place: &&&Path| rustix::fs::statvfs(**place).is_ok_and(|disk| disk.f_bavail == 0);
+    let message = match (texts.iter().any(|text| why.contains(text)), places.iter().find(is_full)) {
+        (true, _) => why.to_owned(),
+        (false, Some(place)) => format!("no space is left where {} lies: {why}", place.display()),
+        (false, None) => return None,
+    };
+    Some(Refusal::new(RefusalCode::Failed, message).hint("free some space there, then try again"))
 }
 
 /// Returns what `git` ignores in checkouts so that what is copied there is not committed: a pattern for each path.
@@ -276,6 +308,58 @@ mod tests {
             .set("PATH", &format!("{}:.::bin:/usr/bin:{}:{}", at("work/bin"), at("link"), at("workshop")));
         let path = without_territory(&environment, &order).value("PATH");
         assert_eq!(path, Some(format!("/usr/bin:{}", at("workshop"))));
+    }
+
+    /// The name of a file that leads out is that of a link or of a pipe, or a directory above it is a link.
+    #[test]
+    fn no_file_is_removed_or_read_by_way_of_what_a_teammate_puts_there() {
+        let scratch = tempfile::tempdir().unwrap();
+        let root = scratch.path().canonicalize().unwrap();
+        let repository = root.join("team.git");
+        let sh = |script: &str| {
+            let mut bash = std::process::Command::new("bash");
+            bash.arg("-c")
+                .arg(script)
+                .current_dir(&root)
+                .env_clear()
+                .env("PATH", std::env::var_os("PATH").unwrap());
+            variables(&Environment::default()).variables.iter().for_each(|(name, value)| {
+                bash.env(OsStr::from_bytes(name), OsStr::from_bytes(value));
+            });
+            for (name, value) in [
+                ("HOME_OF_TEAM", &root),
+                ("WRITES", &repository),
+                ("PACK", &root.join("work/.git/teamd.pack")),
+            ] {
+                bash.env(format!("T_{name}"), value);
+            }
+            bash.env("TMPDIR", &root).env("T_TASK", "1").env("HOME", &root);
+            let run = bash.output().unwrap();
+            (run.status.code(), String::from_utf8(run.stdout).unwrap())
+        };
+        let begin = "set -e; export GIT_AUTHOR_NAME=u GIT_AUTHOR_EMAIL=u@x GIT_COMMITTER_NAME=u GIT_COMMITTER_EMAIL=u@x; git init -q --bare team.git; \
+             git init -q work; git -C work commit -q --allow-empty -m 1; echo HEAD | git -C work pack-objects --quiet --revs --stdout >pack; git -C work rev-parse HEAD";
+        let (code, commit) = sh(begin);
+        assert_eq!(code, Some(0));
+        let take = format!("export T_COMMIT={}\n{}\n{TAKE}", commit.trim(), include_str!("begin.sh"));
+        for (planted, code) in [
+            ("ln -s ../../pack work/.git/teamd.pack", Some(65)),
+            ("mkfifo work/.git/teamd.pack", Some(65)),
+            ("cp pack work/.git/teamd.pack", Some(0)),
+        ] {
+            assert_eq!(sh(planted).0, Some(0));
+            assert_eq!(sh(&take).0, code, "{planted}");
+            remove_pack(&root.join("work"));
+            assert!(
+                root.join("work/.git/teamd.pack").symlink_metadata().is_err() && root.join("pack").exists()
+            );
+        }
+        assert_eq!(
+            sh("mkdir out; touch out/teamd.pack; mv work/.git .git; ln -s ../out work/.git").0,
+            Some(0)
+        );
+        remove_pack(&root.join("work"));
+        assert!(root.join("out/teamd.pack").exists());
     }
 
     #[test]

@@ -1,8 +1,6 @@
 # Makes sure of a checkout: the directory to work in is there, and so is what is copied.
 enter
-mkdir -p -- "./$T_PREFIX" || true
-[ "$(realpath -e -- "./$T_PREFIX")" = "$T_WRITES${T_PREFIX:+/${T_PREFIX%/}}" ] && [ -d "./$T_PREFIX" ] ||
-    refuse "$T_PREFIX of $T_WRITES is a link, or no directory" 'remove what stands there'
+is_directory "$T_PREFIX" || refuse "$T_PREFIX of $T_WRITES is a link, or no directory" 'remove what stands there'
 # No link is followed; secrets are hidden here.
 while IFS= read -r file; do
     [ -n "$file" ] || continue

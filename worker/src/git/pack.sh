@@ -22,6 +22,8 @@ fi
 [ -n "$task" ] || adds=0
 if [ "$adds" = 1 ]; then
     rm -f "$GIT_DIR/teamd.pack"
+    # Nothing that the teammate puts there meanwhile is written to.
+    set -o noclobber
     printf '%s\n^%s\n' "$head" "$tip" | git pack-objects --quiet --revs --thin --stdout --delta-base-offset >"$GIT_DIR/teamd.pack"
 fi
 say commit "$head"

@@ -18,9 +18,7 @@ tags=$(tags --git-dir="$GIT_DIR" | comm -23 - "$TMPDIR/saved" | cut -d ' ' -f 1 
     refuse "$T_WRITES has tags that are nowhere else: $(paste -sd, <<<"$tags" | sed 's/,/, /g')" "$next"
 # Nor may a submodule have what no copy of the user has. Its settings are not read: git sees a copy of its references.
 unset GIT_DIR GIT_WORK_TREE
-known=$TMPDIR/known own=$TMPDIR/submodule
-top=$(git --git-dir="$team" config teamd.top)
-source=$(git --git-dir="$team" config teamd.source)
+known=$TMPDIR/known own=$TMPDIR/submodule top=$(users_tree)
 look_into() {
     rm -rf "$own"
     mkdir -p "$own/objects/info"
@@ -31,20 +29,23 @@ look_into() {
         git --git-dir="$known" cat-file --batch-check >"$TMPDIR/found"
     ! grep -q ' missing$' "$TMPDIR/found" || refuse "the submodule $2 of $T_WRITES has commits that are nowhere else" "$next"
 }
+# Names the submodules of an index, below a path.
+submodules() { git "${@:2}" ls-files --stage -z | sed -zn 's/^160000 [^\t]*\t//p' | while IFS= read -r -d '' path; do printf '%s\0' "$1$path"; done; }
 git init --quiet --bare --template= "$known"
-git ls-files --stage -z | sed -zn 's/^160000 [^\t]*\t//p' >"$TMPDIR/links"
-{
-    find "$source" -path "$source/objects" -prune -o -type d -name objects -print
-    while IFS= read -r -d '' path; do realpath -qe -- "$top/$path/.git/objects" || true; done <"$TMPDIR/links"
-} >"$known/objects/info/alternates"
+source=$(git --git-dir="$team" config teamd.source)
+find "$source" -path "$source/objects" -prune -o -type d -name objects -print >"$known/objects/info/alternates"
+submodules '' >"$TMPDIR/links"
+# Those of a submodule come after it.
 while IFS= read -r -d '' path; do
-    [ -d "$path" ] && [ -n "$(ls -A -- "$path")" ] || continue
+    realpath -qe -- "$top/$path/.git/objects" >>"$known/objects/info/alternates" || true
+    [ -d "$path" ] && [ ! -L "$path" ] && [ -n "$(ls -A -- "$path")" ] || continue
     changed="the submodule $path of $T_WRITES has changes that are not committed"
     [ -e "$path/.git" ] || refuse "$changed" "$next"
     look_into "$(git rev-parse --resolve-git-dir "$path/.git")" "$path"
     git --git-dir="$own" --work-tree="$path" read-tree HEAD
     git --git-dir="$own" --work-tree="$path" status --porcelain --ignore-submodules=dirty >"$TMPDIR/found"
     [ ! -s "$TMPDIR/found" ] || refuse "$changed" "$next"
+    submodules "$path/" --git-dir="$own" >>"$TMPDIR/links"
 done <"$TMPDIR/links"
 mkdir -p .git/modules
 find .git/modules -name HEAD -printf '%h\0' >"$TMPDIR/modules"

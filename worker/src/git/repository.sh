@@ -25,6 +25,7 @@ if [ -e "$team" ]; then
         refuse "the checkouts of this team are of the repository $source, and $T_SOURCE is in another one" 'omit --workspace, or run a team of its own there'
 else
     new=$T_HOME_OF_TEAM/new.git
+    trap 'rm -rf "$new"' EXIT
     rm -rf "$new"
     git clone --quiet --template= --bare --no-hardlinks --dissociate "$common" "$new"
     cd "$new"
@@ -44,7 +45,6 @@ else
     cd /
     mv "$new" "$team"
 fi
-git --git-dir="$team" config teamd.top "$top"
 cd "$top"
 say top "$top"
 say prefix "$prefix"

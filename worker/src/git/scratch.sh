@@ -16,7 +16,9 @@ git ls-files --stage -z | sed -zn 's/^160000 [^\t]*\t//p' | while IFS= read -r -
     rm -rf -- "$path"
     mkdir -- "$path"
 done
-fill_submodules "$(git --git-dir="$team" config teamd.top)"
+fill_submodules "$(users_tree)"
+is_directory "$T_PREFIX" || { say conflict "$T_PREFIX"; exit; }
+cd -- "./$T_PREFIX"
 while IFS= read -r path; do
     [ -n "$path" ] && [ -e "$T_CACHE/$path" ] || continue
     mkdir -p -- "$(dirname -- "$path")"

@@ -115,7 +115,10 @@ impl Git<'_> {
     ) -> Result<Said, Failed> {
         let mut environment = variables(&without_territory(&self.order.environment, self.order));
         let (home, ignored) = (self.order.home.as_str(), ignored(&self.order.copied));
-        let known = [("NAME", self.order.name.as_str()), ("HOME_OF_TEAM", home), ("IGNORED", &ignored)];
+        let team = self.setting.dir.workspace();
+        let team = super::text(&team.canonicalize().unwrap_or(team))?;
+        let name = self.order.name.as_str();
+        let known = [("NAME", name), ("HOME_OF_TEAM", home), ("IGNORED", &ignored), ("TEAM", &team)];
         more.iter().chain(&known).for_each(|(name, value)| environment.set(&format!("T_{name}"), value));
         environment.set("T_WRITES", &writes.to_string_lossy());
         let sandbox = Sandbox { no_network: true, ..Sandbox::default() };
@@ -131,8 +134,13 @@ impl Git<'_> {
             Some(REFUSED) => Err(Failed::refused(said.one("refused")?, said.one("hint")?)),
             _ => {
                 let why = said.all("failed").pop().unwrap_or(output);
-                let how = failure.unwrap_or_default();
-                Err(Failed::Other(anyhow!("git failed ({how}): {}", why.trim())))
+                let (at, how) = (writes.display(), failure.unwrap_or_default());
+                let why = format!("git failed in {at} ({how}): {}", why.trim());
+                let temp = self.order.environment.path("TMPDIR").unwrap_or_else(|| "/tmp".into());
+                Err(match super::full_disk(&why, &[writes, &temp]) {
+                    Some(refusal) => Failed::Refused(refusal),
+                    None => Failed::Other(anyhow!(why)),
+                })
             }
         }
     }

@@ -13,8 +13,13 @@ mkdir -p "$incoming/pack"
 (
     export GIT_OBJECT_DIRECTORY=$incoming GIT_ALTERNATE_OBJECT_DIRECTORIES="\"$GIT_DIR/objects\""
     : >"$log"
-    if ! git index-pack --strict --fix-thin --stdin <"$T_PACK"; then
+    # The teammate may have put something else there: no link is followed, and nothing is waited for.
+    if ! dd if="$T_PACK" bs=1M iflag=nofollow,nonblock status=none | git index-pack --strict --fix-thin --stdin; then
         why=$(grep -E '^(error|fatal):' "$log" | tail -n 1 || true)
+        if [ -z "$why" ] || grep -qE 'No space left on device|Disk quota exceeded' "$log"; then
+            say failed "$why"
+            exit 1
+        fi
         refuse "the work is refused: ${why#*: }" 'make a commit without what is named, and submit again'
     fi
     git cat-file -e "$T_COMMIT^{commit}" || refuse "HEAD moved while it was taken" 'submit again'

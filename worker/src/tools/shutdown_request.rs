@@ -42,6 +42,7 @@ impl<T: Tools> Session<T> {
             Done::Asked { request_id } => Ok(format!(
                 "{name} is asked to leave (request {request_id}); you are told when its process is gone, or why it stays"
             )),
+            Done::Withdrawn => Ok(format!("{name} was still being prepared: it is not started")),
             other => Err(unexpected(&other)),
         }
     }

@@ -204,9 +204,6 @@ impl Work<'_> {
         let interrupts: Vec<Command> = members.iter().filter(|_| interrupts).map(interrupt).collect();
         // The roster does not show one whose checkout is still being made.
         if let Some(name) = starting.filter(|name| !members.contains(name)) {
-            if !daemon {
-                out.note(format_args!("{name} is being started; it is shut down as soon as it has"));
-            }
             members.push(name);
         }
         let ending = async {

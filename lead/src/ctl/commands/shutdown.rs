@@ -31,12 +31,15 @@ const MARGIN: Duration = Duration::from_secs(30);
 /// However short the waiting: so long the daemon has to record the request, which then goes on.
 const LEAST: Duration = Duration::from_secs(1);
 
+/// What became of one whose checkout was being made.
+const WITHDRAWN: &str = "withdrawn";
+
 /// What became of one name.
 #[derive(Serialize)]
 struct ShutdownOutcome {
     name: Name,
     request_id: Option<RequestId>,
-    /// The last status of a teammate that is gone, else `rejected` or `pending`; none if it could not be asked.
+    /// The last status of a teammate that is gone, else `rejected`, `pending` or `withdrawn`; none if it could not be asked.
     outcome: Option<&'static str>,
     reason: Option<String>,
     exit: Option<Exit>,
@@ -172,6 +175,7 @@ fn answered(dir: &TeamDir, args: &Shutdown, name: &Name, it: CommandAnswer) -> S
             request_id: Some(request_id),
             ..ShutdownOutcome::new(name, Some("pending"), None)
         },
+        Ok(Done::Withdrawn) => ShutdownOutcome::new(name, Some(WITHDRAWN), None),
         Ok(other) => ShutdownOutcome::new(name, None, Some(unexpected(&other))),
         Err(refusal) => refused(dir, name, args.all || it.said_again, refusal),
     }
@@ -272,6 +276,9 @@ fn print(context: &Context, it: &ShutdownOutcome) -> Result<(), CommandError> {
             Ok(())
         }
         _ if context.out.is_json() => Ok(()),
+        (None, ..) if outcome == WITHDRAWN => {
+            context.out.text(format_args!("{name} was still being prepared: it is not started"))
+        }
         (None, Some(request_id), _) if outcome == "pending" => {
             context.out.text(format_args!("{name} is asked to leave ({request_id})"))
         }

@@ -107,7 +107,7 @@ pub(in crate::ctl) async fn start(
     order: SpawnOrder,
     timeout: Duration,
 ) -> Result<ReadyWorker, CommandError> {
-    let name = order.name.clone();
+    let (name, resume, checkout) = (order.name.clone(), order.resume, order.terms.checkout);
     let caller = Caller { dir, out: &context.out, timeout: Some(timeout) };
     let spawn = Command::Spawn { id: RandomIds.request(), order: Box::new(order) };
     let (pid, incarnation, status, skipped, notes) = match caller.one(spawn).await? {
@@ -120,9 +120,18 @@ pub(in crate::ctl) async fn start(
         Ok(answer) => return Err(unexpected(&answer?)),
         Err(early) => {
             let late = format!("{name} is not ready after {}", clock::span(timeout.as_secs_f64()));
-            let hint = format!(
-                "it is still starting: `teamctl status {name}` and `teamctl log {name}` show its progress"
-            );
+            let roster = roster::load(dir)?;
+            let member = roster.member(&name);
+            let recorded = member.is_some_and(|member| resume && member.checkout.is_some());
+            let hint = match member.is_some_and(|member| !member.status.is_ended()) {
+                false if checkout.unwrap_or(recorded) => format!(
+                    "its checkout is still being made, and it starts after that: then `teamctl status {name}` shows it; \
+                     `teamctl shutdown {name}` calls it off"
+                ),
+                _ => format!(
+                    "it is still starting: `teamctl status {name}` and `teamctl log {name}` show its progress"
+                ),
+            };
             return Err(early.error(&name, late, hint));
         }
     };
@@ -327,6 +336,26 @@ mod tests {
         assert!(authorities("Cargo.toml").unwrap().ends_with("/lead/Cargo.toml"));
         for bad in ["nowhere.pem", "src"] {
             assert_eq!(authorities(bad).unwrap_err().code(), ExitCode::Usage, "{bad}");
+        }
+    }
+
+    #[test]
+    fn what_a_teammate_that_is_not_ready_in_time_waits_for_is_said() {
+        for (flag, said) in
+            [("--checkout", "its checkout is still being made"), ("--plan", "it is still starting: ")]
+        {
+            let (_scratch, dir) = scratch();
+            let answering = daemon(&dir, |_| None);
+            let (context, _, stderr) = context(&dir, false);
+            let line =
+                ["teamctl", "spawn", "alice", "--model", "script", "--no-start", "--timeout", "50ms", flag];
+            let args::Command::Spawn(args) = args::Cli::try_parse_from(line).unwrap().command else {
+                panic!()
+            };
+            let error = run(&context, *args).unwrap_err();
+            answering.join().unwrap();
+            assert_eq!((error.code(), stderr.text().as_str()), (ExitCode::TimedOut, ""));
+            assert!(error.next_step().iter().any(|hint| hint.starts_with(said)), "{error:?}");
         }
     }
 

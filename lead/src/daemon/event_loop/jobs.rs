@@ -86,13 +86,30 @@ impl EventLoop {
         None
     }
 
-    /// Takes in that a member is to leave. One whose checkout is still being made leaves once it has started.
+    /// Takes in that a member is to leave. One whose checkout is still being made is not started: so no request waits for what
+    /// the next daemon would know nothing of.
     pub(super) fn shutdown_asked(&mut self, client: ReplyTo, order: ShutdownOrder) -> Option<Event> {
-        if self.owned.jobs.prepares(&order.name) {
-            self.early_shutdowns.push((client, order));
-            return None;
+        let name = &order.name;
+        let runs = self.dispatcher.team.members.get(name).is_some_and(|state| !state.record.phase.is_ended());
+        let (mut spawns, is_ending) = match runs {
+            true => (Vec::new(), false),
+            false => self.owned.jobs.withdraw(name, Purpose::Withdrawn(client)),
+        };
+        let ended = self.owned.ended_jobs.extract_if(.., |job| !runs && job.purpose.spawns() == Some(name));
+        spawns.extend(ended.filter_map(|job| job.purpose.client()));
+        if spawns.is_empty() {
+            return Some(Event::Command(client, Command::Shutdown(order)));
         }
-        Some(Event::Command(client, Command::Shutdown(order)))
+        for spawn in spawns {
+            let refusal =
+                Refusal::new(RefusalCode::Conflict, format!("{name} was shut down before it had started"))
+                    .hint(format!("`teamctl spawn {name}` again starts it"));
+            self.owned.connections.reply(spawn, Err(refusal));
+        }
+        if !is_ending {
+            self.owned.connections.reply(client, Ok(Done::Withdrawn));
+        }
+        None
     }
 
     /// Takes in that a teammate is to be forgotten: its checkout goes before.
@@ -155,12 +172,7 @@ impl EventLoop {
     pub(super) fn jobs_ended(&mut self) -> Vec<Event> {
         let mut events = Vec::new();
         for job in std::mem::take(&mut self.owned.ended_jobs) {
-            let spawned = job.purpose.spawns().cloned();
             events.extend(self.job_ended(job));
-            if let Some(name) = spawned.filter(|name| !self.owned.jobs.prepares(name)) {
-                let now = self.early_shutdowns.extract_if(.., |(_, order)| order.name == name);
-                events.extend(now.map(|(client, order)| Event::Command(client, Command::Shutdown(order))));
-            }
         }
         events
     }
@@ -170,7 +182,7 @@ impl EventLoop {
             Purpose::Check { task, number } => {
                 let ended = match ended {
                     Ok(JobReport::Checked(report)) => Ok(report),
-                    other => Err(refusal(other).message),
+                    other => Err(why(other)),
                 };
                 Some(Event::Checked { task, number, ended })
             }
@@ -209,7 +221,7 @@ impl EventLoop {
             Purpose::Integrate { task, number } => {
                 let ended = match ended {
                     Ok(JobReport::Git(GitReport::Integrated(moved))) => Ok(moved),
-                    other => Err(refusal(other).message),
+                    other => Err(why(other)),
                 };
                 Some(Event::Integrated { task, number, ended })
             }
@@ -230,6 +242,10 @@ impl EventLoop {
                 }
                 other => self.refuse(client, other),
             },
+            Purpose::Withdrawn(client) => {
+                self.owned.connections.reply(client, Ok(Done::Withdrawn));
+                None
+            }
             Purpose::Forget(client, name) => match ended {
                 Ok(JobReport::Git(_)) => {
                     Some(Event::Command(client, Command::Forget { name, discard: true }))
@@ -249,6 +265,17 @@ impl EventLoop {
 fn sets_work(by: &Actor, order: &TaskOrder) -> bool {
     use TaskOrder::{Add, Edit, Retry};
     matches!(order, Add { .. } | Edit(..) | Retry(_)) && !by.is_teammate()
+}
+
+/// Returns why a job has not done what it was for, and the next step if that is known.
+fn why(ended: Result<JobReport, String>) -> String {
+    match ended {
+        Err(why) => why,
+        ended => {
+            let Refusal { message, hint, .. } = refusal(ended);
+            hint.map_or(message.clone(), |hint| format!("{message}; {hint}"))
+        }
+    }
 }
 
 /// Returns why a job has not done what it was for.

@@ -46,6 +46,8 @@ pub(crate) enum Purpose {
     Check { task: TaskId, number: u32 },
     /// The checkout of a teammate that is spawned.
     Spawn(ReplyTo, RequestId, Box<SpawnOrder>, Box<SpawnFacts>),
+    /// The end of such a job: the member was told to leave before it had started.
+    Withdrawn(ReplyTo),
     /// The branch or the commit that an order about a task needs.
     Task(ReplyTo, Actor, TaskOrder),
     /// The branch of a task that an idle teammate is to be given.
@@ -66,6 +68,11 @@ impl Purpose {
     /// Returns the member that is spawned when the job has ended.
     pub(crate) fn spawns(&self) -> Option<&Name> {
         if let Self::Spawn(_, _, order, _) = self { Some(&order.name) } else { None }
+    }
+
+    /// Returns who waits for the spawn.
+    pub(crate) fn client(&self) -> Option<ReplyTo> {
+        if let Self::Spawn(client, ..) = self { Some(*client) } else { None }
     }
 }
 
@@ -125,6 +132,24 @@ impl Jobs {
     pub(crate) fn prepares(&self, name: &Name) -> bool {
         let running = self.running.values().map(|it| &it.purpose);
         running.chain(self.waiting.iter().map(|it| &it.purpose)).any(|it| it.spawns() == Some(name))
+    }
+
+    /// Ends what prepares the start of a member: what waits is not begun, and what runs is ended, for another purpose from now on.
+    /// Returns who waited for it, and whether something has still to end.
+    pub(crate) fn withdraw(&mut self, name: &Name, instead: Purpose) -> (Vec<ReplyTo>, bool) {
+        let is_it = |purpose: &Purpose| purpose.spawns() == Some(name);
+        let (withdrawn, waiting) =
+            std::mem::take(&mut self.waiting).into_iter().partition(|job| is_it(&job.purpose));
+        self.waiting = waiting;
+        let withdrawn: VecDeque<Job> = withdrawn;
+        let mut clients: Vec<ReplyTo> = withdrawn.iter().filter_map(|job| job.purpose.client()).collect();
+        // They share a key: at most one runs.
+        let Some(running) = self.running.values_mut().find(|running| is_it(&running.purpose)) else {
+            return (clients, false);
+        };
+        running.input.abort();
+        clients.extend(std::mem::replace(&mut running.purpose, instead).client());
+        (clients, true)
     }
 
     /// Ends the check of a task. What it has found out counts for nothing.

@@ -60,7 +60,11 @@ fn checkouts(seen: &Seen, check: &mut Check) {
                 "{} is not a checkout of {name} any more: its .git is missing or damaged",
                 root.display()
             );
-            let next = format!("save what you need of it; `teamctl forget {name} --discard` removes it");
+            let removes = match root.join(".git/config").symlink_metadata() {
+                Ok(_) => format!("`teamctl forget {name} --discard` removes it"),
+                Err(_) => "move it away".to_owned(),
+            };
+            let next = format!("save what you need of it; {removes}");
             check.problem(what, "nothing of it can be submitted", &next);
         }
     }

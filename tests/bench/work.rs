@@ -82,7 +82,7 @@ fn submissions(effort: Effort) -> Figure {
     let team = team("[work]\ncheck = \"true\"\n");
     bash(
         &team,
-        "git clone -q --bare . ../hand.git; git -C ../hand.git branch -m main integration; git clone -q --shared ../hand.git ../hand; git clone -q --shared ../hand.git ../scratch",
+        "git clone -q --bare . ../hand.git; git -C ../hand.git config core.fsync all; git -C ../hand.git branch -m main integration; git clone -q --shared ../hand.git ../hand; git clone -q --shared ../hand.git ../scratch",
         &[],
     );
     let [mut ours, mut by_hand] = [(); 2].map(|()| Sample::default());

@@ -383,7 +383,8 @@ fn a_repository_that_fits_works_and_any_other_is_refused_with_the_next_step() {
 
 #[test]
 fn without_a_git_that_is_new_enough_the_error_says_what_works_all_the_same() {
-    for (script, why) in [("echo git version 2.37.9", "git 2.37 is too old"), ("", "git is not installed")] {
+    for (script, why) in [("echo git version 2.37.9", "git 2.37.9 is too old"), ("", "git is not installed")]
+    {
         let team = Team::new();
         user(&team, REPOSITORY);
         let bin = team.make_dir("../bin");

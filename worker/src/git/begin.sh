@@ -9,10 +9,6 @@ trap 'code=$?; trap - ERR; say failed "$(uniq "$log" | tail -c 1500)"; exit "$co
 team=$T_HOME_OF_TEAM/team.git
 in_place='tasks and checks in place need none of this: spawn without --checkout'
 command -v git >/dev/null || refuse 'git is not installed' "install git 2.38 or newer; $in_place"
-version=$(git version | grep -oE '[0-9]+\.[0-9]+' | head -n 1)
-if [ "$(printf '2.38\n%s\n' "$version" | sort -V | head -n 1)" != 2.38 ]; then
-    refuse "git $version is too old for checkouts" "install git 2.38 or newer; $in_place"
-fi
 # Shows the first lines, and reads all of them: what writes them would fail if it were left alone.
 first() { sed -n "1,$1p"; }
 # Names what is not committed in a checkout. What hides it is not believed: bits of the index go, and no submodule is entered.
@@ -22,7 +18,7 @@ uncommitted() {
         git update-index -z --no-assume-unchanged --stdin <"$TMPDIR/hidden"
         git update-index -z --no-skip-worktree --stdin <"$TMPDIR/hidden"
     fi
-    git status --porcelain --untracked-files=normal --ignore-submodules=dirty | first 11
+    git --no-optional-locks status --porcelain --untracked-files=normal --ignore-submodules=dirty | first 11
 }
 # Refuses what we have not made for this teammate: no command of a teammate changes the settings that say so.
 require_own() {

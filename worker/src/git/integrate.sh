@@ -2,10 +2,10 @@
 export GIT_DIR=$T_WRITES
 cd /
 tip=$(git rev-parse refs/heads/integration)
-if git merge-base --is-ancestor "$T_COMMIT" "$tip"; then
-    say moved 1
-elif [ "$tip" = "$T_OLD" ]; then
+if [ "$tip" = "$T_OLD" ]; then
     git update-ref refs/heads/integration "$T_COMMIT" "$T_OLD"
+    say moved 1
+elif git merge-base --is-ancestor "$T_COMMIT" "$tip"; then
     say moved 1
 else
     say moved 0

@@ -3,13 +3,12 @@ export GIT_DIR=$T_WRITES
 cd /
 say prefix "$(prefix_of_team)"
 tip=$(git rev-parse refs/heads/integration)
-if git merge-base --is-ancestor "$T_COMMIT" "$tip"; then
+if ! base=$(git merge-base "$tip" "$T_COMMIT"); then
+    say conflict 'all files: it has no commit in common with the integration branch'
+    exit
+elif [ "$base" = "$T_COMMIT" ]; then
     say merged "$tip"
     say tip "$tip"
-    exit
-fi
-if ! git merge-base "$tip" "$T_COMMIT"; then
-    say conflict 'all files: it has no commit in common with the integration branch'
     exit
 fi
 merged=$TMPDIR/merged

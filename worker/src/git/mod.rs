@@ -246,7 +246,7 @@ fn variables(of: &Environment) -> Environment {
         ("GIT_PAGER", "cat"),
         ("GIT_EDITOR", "false"),
     ];
-    const SETTINGS: [(&str, &str); 11] = [
+    const SETTINGS: [(&str, &str); 10] = [
         ("core.hooksPath", "/dev/null"),
         ("core.fsmonitor", "false"),
         ("core.untrackedCache", "false"),
@@ -257,7 +257,6 @@ fn variables(of: &Environment) -> Environment {
         ("submodule.recurse", "false"),
         ("gc.auto", "0"),
         ("maintenance.auto", "false"),
-        ("core.fsync", "all"),
     ];
     let kept = of.variables.iter().filter(|(name, _)| KEPT.iter().any(|kept| kept.as_bytes() == name));
     let mut environment =

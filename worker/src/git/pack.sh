@@ -1,12 +1,11 @@
 # Packs what a teammate has committed. What is said here is about its own work alone: it can make it say what it likes.
 enter
 head=$(git rev-parse --verify --quiet 'HEAD^{commit}') || refuse "$T_WRITES has no commit" 'commit the work first'
-git fetch --quiet origin
 task=$T_TASK
 if [ -z "$task" ]; then
     task=$(git symbolic-ref --quiet HEAD | sed -n 's|^refs/heads/task/\([0-9][0-9]*\)$|\1|p') || true
 fi
-tip=$(git rev-parse refs/remotes/origin/integration)
+tip=$(git --git-dir="$team" rev-parse refs/heads/integration)
 if [ -n "$T_SUBMIT" ]; then
     for state in rebase-merge rebase-apply MERGE_HEAD CHERRY_PICK_HEAD; do
         [ ! -e "$GIT_DIR/$state" ] || refuse "a rebase, merge or cherry-pick is under way in $T_WRITES" 'finish it, and submit again'
@@ -15,7 +14,7 @@ if [ -n "$T_SUBMIT" ]; then
 fi
 adds=1
 base=$(git merge-base "$head" "$tip") || base=$tip
-if git merge-base --is-ancestor "$head" "$tip" || git diff --quiet --no-ext-diff --no-textconv "$base" "$head"; then
+if [ "$base" = "$head" ] || git diff --quiet --no-ext-diff --no-textconv "$base" "$head"; then
     adds=0
     [ -z "$T_SUBMIT" ] || refuse "HEAD of $T_WRITES adds nothing to the integration branch" 'commit the work (`git commit`), and submit again'
 fi

@@ -1,4 +1,7 @@
 # Looks at the user's repository, and copies it into the team repository unless that is there. It writes nothing in the user's.
+version=$(git version)
+[[ $version =~ ([0-9]+)\.([0-9]+) ]] && ((BASH_REMATCH[1] * 1000 + BASH_REMATCH[2] >= 2038)) ||
+    refuse "${version/ version/} is too old for checkouts" "install git 2.38 or newer; $in_place"
 cd "$T_SOURCE"
 if ! top=$(git rev-parse --show-toplevel); then
     if [ "$(git rev-parse --is-bare-repository)" = true ]; then

@@ -1,7 +1,7 @@
 # Puts what is to be checked into the scratch clone, and what the last integrated check left of its caches.
 cd "$T_WRITES"
-rm -rf .new
 if [ ! -d .git ]; then
+    rm -rf .new
     git clone --quiet --template= --no-checkout --shared "$team" .new
     mkdir -p .new/.git/hooks
     git -C .new config --local teamd.name "$T_NAME"
@@ -16,7 +16,7 @@ git ls-files --stage -z | sed -zn 's/^160000 [^\t]*\t//p' | while IFS= read -r -
     rm -rf -- "$path"
     mkdir -- "$path"
 done
-fill_submodules "$(users_tree)"
+[ ! -f .gitmodules ] || fill_submodules "$(users_tree)"
 is_directory "$T_PREFIX" || { say conflict "$T_PREFIX"; exit; }
 cd -- "./$T_PREFIX"
 while IFS= read -r path; do

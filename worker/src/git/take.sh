@@ -8,7 +8,7 @@ if git cat-file -e "$T_COMMIT^{commit}" && reference=$(known) && [ -n "$referenc
 fi
 # What is refused, or broken off, never gets in.
 incoming=$GIT_DIR/incoming
-rm -rf "$incoming"
+[ ! -e "$incoming" ] || rm -rf "$incoming"
 mkdir -p "$incoming/pack"
 (
     export GIT_OBJECT_DIRECTORY=$incoming GIT_ALTERNATE_OBJECT_DIRECTORIES="\"$GIT_DIR/objects\""
@@ -30,11 +30,11 @@ mkdir -p "$incoming/pack"
     rm -rf "$incoming"
     exit "$code"
 }
-for part in pack rev idx; do
-    find "$incoming/pack" -name "*.$part" -exec mv -f -t "$GIT_DIR/objects/pack" {} +
-done
+# In this order: git uses a pack as soon as it has its index.
+shopt -s nullglob
+mv -f -t "$GIT_DIR/objects/pack" -- "$incoming"/pack/*.pack "$incoming"/pack/*.rev "$incoming"/pack/*.idx
 rm -rf "$incoming"
-last=$(git for-each-ref --format='%(refname:lstrip=3)' "refs/team/task-$T_TASK/" | sort -n | tail -n 1)
+last=$(git for-each-ref --sort=-version:refname --count=1 --format='%(refname:lstrip=3)' "refs/team/task-$T_TASK/")
 reference=refs/team/task-$T_TASK/$((${last:-0} + 1))
 git update-ref "$reference" "$T_COMMIT" ''
 say kept "$reference"

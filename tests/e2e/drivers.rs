@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::checkouts::{REPOSITORY, add, git, until, user};
 use crate::support::cgroup::note;
-use crate::support::model_server::{ModelServer, Reply};
+use crate::support::model_server::{Api, ModelServer, Reply};
 use crate::support::process::children;
 use crate::support::{Team, is_alive, signal};
 
@@ -478,4 +478,60 @@ fn it_is_told_each_message_once_whenever_it_is_killed(real: &Real) {
         assert_eq!(body.matches(&format!("message {round:02};")).count(), 1, "message {round}: {body}");
     }
     assert_eq!(team.shutdown("carol", &[], 0)["outcome"], "shutdown");
+}
+
+/// Claude Code, Codex and the built-in agent, each with its own service: each claims a task, commits, and submits.
+#[test]
+#[ignore = "scripts/test-agents"]
+fn real_claude_and_real_codex_and_the_built_in_agent_work_on_one_repository() {
+    let apis = [(Api::Anthropic, "alice"), (Api::Responses, "bob"), (Api::OpenAi, "dan")];
+    let replies: Mutex<Vec<VecDeque<Reply>>> = Mutex::new(
+        (1..)
+            .zip(apis)
+            .map(|(id, (api, name))| {
+                let commit = format!("echo {name} > {name}; git add {name}; git commit -qm {name}");
+                let (prefix, work) = match api {
+                    Api::Anthropic => ("mcp__team__", (REAL_CLAUDE.bash)(&commit)),
+                    Api::Responses => ("", (REAL_CODEX.bash)(&commit)),
+                    Api::OpenAi => ("", Reply::call("bash", json!({"command": commit}))),
+                };
+                let of_team = |tool: &str, input: Value| Reply::call(&format!("{prefix}{tool}"), input);
+                let claim = of_team("claim_task", json!({"task_id": id}));
+                let submit = of_team("task_update", json!({"task_id": id, "status": "completed"}));
+                [claim, work, submit].into()
+            })
+            .collect(),
+    );
+    let server = ModelServer::answering_any_client(move |request| {
+        let is_turn = request.body["tools"].as_array().is_some_and(|tools| !tools.is_empty());
+        let place = apis.iter().position(|(api, _)| *api == request.api).unwrap();
+        let next = if is_turn { replies.lock().unwrap()[place].pop_front() } else { None };
+        next.unwrap_or_else(|| Reply::text("done"))
+    });
+    let team = server.team();
+    let table = |real: &Real| {
+        let (agent, program) = (real.stub.agent, std::env::var(real.variable).unwrap());
+        format!("[agents.{agent}]\ncommand = ['{program}']\nprotocol = '{agent}'\n")
+    };
+    team.write("team.toml", &(table(&REAL_CLAUDE) + &table(&REAL_CODEX)));
+    team.trust();
+    user(&team, REPOSITORY);
+    for (_, name) in apis {
+        add(&team, &[name, "--check", &format!("test -e {name}")]);
+    }
+    for (name, flags) in [
+        ("alice", ["--agent", "claude"].as_slice()),
+        ("bob", &["--agent", "codex", "--model", "openai:fake"]),
+        ("dan", &["--model", "openai:fake"]),
+    ] {
+        team.teamctl(["spawn", name, "--checkout", "--prompt", "do your task"].iter().chain(flags)).ok();
+    }
+    for (id, (_, name)) in (1..).zip(apis) {
+        assert_eq!(until(&team, id, "completed")["submission"]["by"], name);
+    }
+    assert_eq!(git(&team, &["ls-tree", "--name-only", "integration"]), "a.txt\nalice\nbob\ndan");
+    for (_, name) in apis {
+        assert_eq!(team.shutdown(name, &[], 0)["outcome"], "shutdown");
+    }
+    team.until("all to be gone", || team.processes().len() == 1);
 }

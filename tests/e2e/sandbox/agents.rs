@@ -456,3 +456,37 @@ fn the_agents_are_listed_with_what_keeps_each_from_being_started() {
     let shown = team.teamctl(["agents"]).ok().stdout;
     assert!(shown.lines().any(|line| line.starts_with("x ") && line.ends_with(" sh")), "{shown}");
 }
+
+#[test]
+fn an_agent_that_is_too_old_is_refused_and_a_newer_one_than_tested_is_noted() {
+    let team = Team::started();
+    team.run_program("mkdir", ["-p", "codex/bin"]).ok();
+    let program = team.root().join("codex/bin/codex");
+    team.run_program("cp", ["/bin/true", program.to_str().unwrap()]).ok();
+    team.write(
+        "team.toml",
+        &format!("[agents.codex]\ncommand = ['{}']\nprotocol = 'codex'\n", program.display()),
+    );
+    team.teamd(["trust"]).ok();
+    let is = |team: &Team, version: &str| {
+        team.write("codex/package.json", &json!({"name": "@openai/codex", "version": version}).to_string());
+        let all = team.json(["agents"]);
+        let codex = all.as_array().unwrap().iter().find(|agent| agent["name"] == "codex").unwrap().clone();
+        (codex["state"].clone(), codex["version"].clone())
+    };
+    let spawn = |team: &Team| {
+        team.teamctl(["spawn", "carol", "--agent", "codex", "--restart", "never"]).exits(1).stderr
+    };
+    assert_eq!(is(&team, "999.0.0"), (json!("no key"), json!("999.0.0")));
+    assert!(spawn(&team).contains("needs OPENAI_API_KEY"));
+    assert_eq!(is(&team, "0.1.0"), (json!("too old"), json!("0.1.0")));
+    let refused = spawn(&team);
+    assert!(
+        refused.contains("0.1.0 is too old") && refused.contains("npm install -g @openai/codex"),
+        "{refused}"
+    );
+    let team = team.with("OPENAI_API_KEY", "sk-1");
+    is(&team, "999.0.0");
+    let noted = spawn(&team);
+    assert!(noted.contains("note: codex 999.0.0 is newer than what was tested"), "{noted}");
+}

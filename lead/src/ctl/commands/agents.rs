@@ -1,5 +1,7 @@
 //! `teamctl agents`: the agents that a teammate can be, and whether each can be started.
 
+mod known;
+
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, access};
@@ -12,53 +14,57 @@ use crate::ctl::escape;
 use crate::ctl::table::{Cell, Table};
 use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
+use known::{Known, Version, shown};
 
-/// What is known of the agent behind a protocol.
-struct Known {
-    /// Its package.
-    package: &'static str,
-    /// The variables of which it needs one, in words, and their names.
-    needs: (&'static str, &'static [&'static str]),
-}
-
-impl Known {
-    fn of(protocol: Protocol) -> Option<Self> {
-        Some(match protocol {
-            Protocol::Run => return None,
-            Protocol::Claude => Self {
-                package: "@anthropic-ai/claude-code",
-                needs: (
-                    "ANTHROPIC_API_KEY, or ANTHROPIC_AUTH_TOKEN for a gateway",
-                    &["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"],
-                ),
-            },
-            Protocol::Codex => {
-                Self { package: "@openai/codex", needs: ("OPENAI_API_KEY", &["OPENAI_API_KEY"]) }
-            }
-        })
-    }
+/// What keeps an agent from being started.
+enum Problem {
+    Missing,
+    NoKey,
+    TooOld,
 }
 
 /// Runs the command.
 pub(in crate::ctl) fn run(context: &Context) -> CommandResult {
     let (file, environment) = (context.team_file()?, Environment::of_self());
     let untrusted = context.widening()?.untrusted(context.register.state())?;
-    let mut table = Table::new(&["AGENT", "PROTOCOL", "STATE", "COMMAND"]);
-    table.row([BUILT_IN, "-", "ready", "-"].map(Cell::new).to_vec());
-    let mut all = vec![json!({"name": BUILT_IN, "protocol": null, "state": "ready", "command": null})];
+    let mut table = Table::new(&["AGENT", "PROTOCOL", "STATE", "VERSION", "TESTED", "MEMORY", "COMMAND"]);
+    table.row([BUILT_IN, "-", "ready", "-", "-", "-", "-"].map(Cell::new).to_vec());
+    let mut all = vec![json!({"name": BUILT_IN, "protocol": null, "state": "ready", "command": null,
+        "version": null, "tested": null, "memory_mb": null})];
     let known =
         Protocol::KNOWN.map(Protocol::as_str).into_iter().filter(|name| !file.agents.contains_key(*name));
     let known: Vec<_> =
         known.filter_map(|name| Some((name.to_owned(), AgentProgram::known(name)?))).collect();
     for (name, agent) in known.iter().map(|(name, agent)| (name, agent)).chain(&file.agents) {
-        let state = match find(agent, &environment) {
-            None => "missing",
-            Some(_) if untrusted.contains(&agent.trust_key(name)) => "not trusted",
-            Some(_) => "ready",
+        let (version, problem) = inspect(agent, &environment);
+        let state = match problem {
+            Some(Problem::Missing) => "missing",
+            _ if untrusted.contains(&agent.trust_key(name)) => "not trusted",
+            Some(Problem::TooOld) => "too old",
+            Some(Problem::NoKey) => "no key",
+            None => "ready",
         };
-        let (protocol, command) = (agent.protocol.as_str(), agent.command.join(" "));
-        table.row([name.as_str(), protocol, state, &command].map(Cell::new).to_vec());
-        all.push(json!({"name": name, "protocol": protocol, "state": state, "command": agent.command}));
+        let (protocol, command, known) =
+            (agent.protocol.as_str(), agent.command.join(" "), Known::of(agent.protocol));
+        let (version, memory) = (version.map(shown), known.as_ref().map(|known| known.memory));
+        let tested = known.map(|Known { tested: [oldest, newest], .. }| match oldest == newest {
+            true => shown(newest),
+            false => format!("{} to {}", shown(oldest), shown(newest)),
+        });
+        let or_none = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
+        let costs = memory.map(|memory| format!("{memory} MB"));
+        let row = [
+            name.as_str(),
+            protocol,
+            state,
+            &or_none(&version),
+            &or_none(&tested),
+            &or_none(&costs),
+            &command,
+        ];
+        table.row(row.map(Cell::new).to_vec());
+        all.push(json!({"name": name, "protocol": protocol, "state": state, "command": agent.command,
+            "version": version, "tested": tested, "memory_mb": memory}));
     }
     if context.out.is_json() {
         context.out.json(&json!(all))?;
@@ -71,28 +77,54 @@ pub(in crate::ctl) fn run(context: &Context) -> CommandResult {
     Ok(ExitCode::Done)
 }
 
-/// Checks that an agent can be started with this environment.
+/// Checks that an agent can be started with this environment; returns what is to be noted.
 ///
 /// # Errors
-/// [`ExitCode::Failed`] if its program is not there.
-pub(super) fn check(name: &str, agent: &AgentProgram, environment: &Environment) -> Result<(), CommandError> {
-    let known = Known::of(agent.protocol);
-    if find(agent, environment).is_some() {
-        let Some(Known { needs: (needs, keys), .. }) = known else { return Ok(()) };
-        if keys.iter().any(|key| environment.value(key).is_some()) {
-            return Ok(());
-        }
-        let why =
-            "a login of a subscription is not used: the tokens of several processes would log each other out";
-        return Err(CommandError::new(ExitCode::Failed, format!("the agent {name} needs {needs}")).hint(why));
-    }
-    let program = escape::line(&agent.command[0]).into_owned();
-    let message = format!("the agent {name} cannot be started: there is no program {program}");
-    let hint = match known {
-        Some(Known { package, .. }) => format!("`npm install -g {package}` installs it"),
-        None => format!("install it, or correct `command` in `[agents.{name}]` of team.toml"),
+/// [`ExitCode::Failed`] if its program is not there or too old, or has no key.
+pub(super) fn check(
+    name: &str,
+    agent: &AgentProgram,
+    environment: &Environment,
+) -> Result<Option<String>, CommandError> {
+    let ((version, problem), known) = (inspect(agent, environment), Known::of(agent.protocol));
+    let Some(problem) = problem else {
+        let newest = known.map(|known| known.tested[1]);
+        let newer = version.filter(|version| newest.is_some_and(|newest| *version > newest));
+        return Ok(newer.map(|version| format!("{name} {} is newer than what was tested", shown(version))));
     };
-    Err(CommandError::new(ExitCode::Failed, message).hint(hint).hint("`teamctl agents` lists the agents"))
+    let failed = |message: String| CommandError::new(ExitCode::Failed, message);
+    let version = version.map(shown).unwrap_or_default();
+    let error = match (problem, known) {
+        (Problem::NoKey, Some(known)) => failed(format!("the agent {name} needs {}", known.needs)).hint(
+            "a login of a subscription is not used: the tokens of several processes would log each other out",
+        ),
+        (Problem::TooOld, Some(Known { package, tested: [oldest, _], .. })) => {
+            let message = format!("the agent {name} {version} is too old: {} is needed", shown(oldest));
+            failed(message).hint(format!("`npm install -g {package}` updates it"))
+        }
+        (_, known) => {
+            let program = escape::line(&agent.command[0]).into_owned();
+            let hint = match known {
+                Some(Known { package, .. }) => format!("`npm install -g {package}` installs it"),
+                None => format!("install it, or correct `command` in `[agents.{name}]` of team.toml"),
+            };
+            failed(format!("the agent {name} cannot be started: there is no program {program}")).hint(hint)
+        }
+    };
+    Err(error.hint("`teamctl agents` lists the agents"))
+}
+
+/// Returns the version of an agent, where that can be known, and what keeps it from being started.
+fn inspect(agent: &AgentProgram, environment: &Environment) -> (Option<Version>, Option<Problem>) {
+    let Some(program) = find(agent, environment) else { return (None, Some(Problem::Missing)) };
+    let Some(known) = Known::of(agent.protocol) else { return (None, None) };
+    let version = known.version(&program);
+    let problem = match version {
+        Some(version) if version < known.tested[0] => Some(Problem::TooOld),
+        _ if !known.has_key(environment) => Some(Problem::NoKey),
+        _ => None,
+    };
+    (version, problem)
 }
 
 /// Finds the program of an agent as its teammate will: in `PATH`, or by its path. One that counts from the workspace is not looked

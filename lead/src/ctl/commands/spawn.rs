@@ -178,7 +178,7 @@ fn resolved(
     let order = resolve(request, default_model, earlier, environment, context.trusted_file()?)?;
     require_price(&order, recorded)?;
     if let (Some(name), Some(program)) = (&order.terms.agent, &order.terms.program) {
-        agents::check(name, program, &order.environment)?;
+        agents::check(name, program, &order.environment)?.iter().for_each(|note| context.out.note(note));
     }
     let model = order.terms.model.clone();
     if let Some(model) = model.or_else(|| recorded.and_then(|member| member.model.parse().ok())) {

@@ -1,0 +1,104 @@
+//! What is known of the agents of others: where each is to be had, which versions work, and what it needs.
+
+use std::path::Path;
+
+use serde_json::Value;
+use teamd_shared::environment::Environment;
+use teamd_shared::terms::Protocol;
+
+/// A version: the three numbers of it that count.
+pub(super) type Version = [u32; 3];
+
+/// An agent of others.
+pub(super) struct Known {
+    /// Its package.
+    pub(super) package: &'static str,
+    /// The oldest and the newest version that `scripts/test-agents` has driven.
+    pub(super) tested: [Version; 2],
+    /// What it needs, in words, and the variables of which it needs one.
+    pub(super) needs: &'static str,
+    keys: &'static [&'static str],
+    /// How much memory a teammate takes with it, in MB.
+    pub(super) memory: u32,
+}
+
+impl Known {
+    /// Returns the one behind a protocol; none if that is a program of the user's own.
+    pub(super) fn of(protocol: Protocol) -> Option<Self> {
+        Some(match protocol {
+            Protocol::Run => return None,
+            Protocol::Claude => Self {
+                package: "@anthropic-ai/claude-code",
+                tested: [[2, 1, 330], [2, 1, 330]],
+                needs: "ANTHROPIC_API_KEY, or ANTHROPIC_AUTH_TOKEN for a gateway",
+                keys: &["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"],
+                memory: 220,
+            },
+            Protocol::Codex => Self {
+                package: "@openai/codex",
+                tested: [[0, 169, 0], [0, 169, 0]],
+                needs: "OPENAI_API_KEY",
+                keys: &["OPENAI_API_KEY"],
+                memory: 115,
+            },
+        })
+    }
+
+    pub(super) fn has_key(&self, environment: &Environment) -> bool {
+        self.keys.iter().any(|key| environment.value(key).is_some())
+    }
+
+    /// Finds the version of a program in the description of its package, where npm has put it there. Nothing is run: that would take
+    /// longer than all else that a spawn does.
+    pub(super) fn version(&self, program: &Path) -> Option<Version> {
+        let program = program.canonicalize().ok()?;
+        program.ancestors().skip(1).take(5).find_map(|folder| {
+            let text = std::fs::read_to_string(folder.join("package.json")).ok()?;
+            let package: Value = serde_json::from_str(&text).ok()?;
+            let is_it = package["name"].as_str().is_some_and(|name| name.starts_with(self.package));
+            package["version"].as_str().filter(|_| is_it).and_then(read)
+        })
+    }
+}
+
+/// Reads `2.1.330` and `0.169.0-linux-x64`.
+fn read(text: &str) -> Option<Version> {
+    let mut numbers = text.split(['.', '-', '+']).map_while(|number| number.parse().ok());
+    Some([numbers.next()?, numbers.next()?, numbers.next()?])
+}
+
+/// Writes a version.
+pub(super) fn shown([major, minor, patch]: Version) -> String {
+    format!("{major}.{minor}.{patch}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_is_read_beside_the_program_and_only_of_its_own_package() {
+        let scratch = tempfile::tempdir().unwrap();
+        let folder = scratch.path().join("node_modules/@openai/codex/bin");
+        std::fs::create_dir_all(&folder).unwrap();
+        let put = |path: &Path, text: &str| {
+            std::io::Write::write_all(&mut std::fs::File::create(path).unwrap(), text.as_bytes()).unwrap();
+        };
+        put(&folder.join("codex.js"), "");
+        std::os::unix::fs::symlink(folder.join("codex.js"), scratch.path().join("codex")).unwrap();
+        let codex = Known::of(Protocol::Codex).unwrap();
+        let version = || codex.version(&scratch.path().join("codex"));
+        assert_eq!(version(), None);
+        let description = folder.with_file_name("package.json");
+        for (text, expected) in [
+            (r#"{"name": "@openai/codex", "version": "0.169.0"}"#, Some([0, 169, 0])),
+            (r#"{"name": "@openai/codex", "version": "0.170.1-linux-x64"}"#, Some([0, 170, 1])),
+            (r#"{"name": "@openai/codex", "version": "0.170"}"#, None),
+            (r#"{"name": "other", "version": "0.169.0"}"#, None),
+            ("{", None),
+        ] {
+            put(&description, text);
+            assert_eq!(version(), expected, "{text}");
+        }
+    }
+}

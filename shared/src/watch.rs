@@ -89,6 +89,8 @@ struct Target {
     folder: bool,
     /// Whether only names count, and not what is written.
     names: bool,
+    /// Whether it counts that a file was open to be written, and is closed.
+    closes: bool,
 }
 
 /// Where the thread that hears events leaves them. Bounded, whatever happens.
@@ -111,7 +113,7 @@ impl Watch {
     /// # Errors
     /// [`WatchError`], above all [`WatchError::Exhausted`].
     pub fn file(path: &Path, force_poll: bool) -> Result<Self, WatchError> {
-        Self::arm(Target { path: path.to_owned(), folder: false, names: false }, force_poll)
+        Self::arm(Target { path: path.to_owned(), folder: false, names: false, closes: false }, force_poll)
     }
 
     /// Watches which files stand in a folder: those that come, go, are replaced, or were opened to be written. What is
@@ -120,7 +122,7 @@ impl Watch {
     /// # Errors
     /// As [`Watch::file`], and [`WatchError::Refused`] on a file system without events.
     pub fn names(path: &Path) -> Result<Self, WatchError> {
-        let target = Target { path: path.to_owned(), folder: true, names: true };
+        let target = Target { path: path.to_owned(), folder: true, names: true, closes: true };
         if lacks_events(path) {
             return Err(target.refused(io::ErrorKind::Unsupported.into()));
         }
@@ -132,7 +134,16 @@ impl Watch {
     /// # Errors
     /// As [`Watch::file`].
     pub fn folder(path: &Path, force_poll: bool) -> Result<Self, WatchError> {
-        Self::arm(Target { path: path.to_owned(), folder: true, names: false }, force_poll)
+        Self::arm(Target { path: path.to_owned(), folder: true, names: false, closes: false }, force_poll)
+    }
+
+    /// As [`Watch::folder`], and wakes also when a file that was open to be written is closed: by a process that ends, say.
+    /// Where it looks on a timer, that is not seen.
+    ///
+    /// # Errors
+    /// As [`Watch::file`].
+    pub fn folder_and_ends(path: &Path, force_poll: bool) -> Result<Self, WatchError> {
+        Self::arm(Target { path: path.to_owned(), folder: true, names: false, closes: true }, force_poll)
     }
 
     fn arm(target: Target, force_poll: bool) -> Result<Self, WatchError> {
@@ -256,7 +267,7 @@ impl Target {
         let itself = event.paths.contains(&self.path);
         let (wakes, stale) = match event.kind {
             // A program that opened a file to write has closed it. (One that appends line by line keeps it open.)
-            EventKind::Access(AccessKind::Close(AccessMode::Write)) if self.names => (true, false),
+            EventKind::Access(AccessKind::Close(AccessMode::Write)) if self.closes => (true, false),
             // Reading makes these: a reader that woke for them would wake itself.
             EventKind::Access(_) => (false, false),
             EventKind::Modify(ModifyKind::Data(_)) if self.names => (false, false),

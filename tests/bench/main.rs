@@ -19,6 +19,7 @@ mod sandbox;
 #[expect(dead_code, reason = "the end-to-end tests use the rest")]
 mod support;
 mod tasks;
+mod views;
 mod work;
 mod writers;
 
@@ -43,7 +44,7 @@ impl Effort {
 /// A group of figures that are measured together, under the name that a filter selects.
 type Group = (&'static str, fn(Effort) -> Vec<Figure>);
 
-const GROUPS: [Group; 11] = [
+const GROUPS: [Group; 12] = [
     ("latency", latency::measure),
     ("lifecycle", lifecycle::measure),
     ("writers", writers::measure),
@@ -55,6 +56,7 @@ const GROUPS: [Group; 11] = [
     ("many", many::measure),
     ("tasks", tasks::measure),
     ("work", work::measure),
+    ("views", views::measure),
 ];
 
 fn main() -> ExitCode {

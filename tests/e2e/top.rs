@@ -6,6 +6,7 @@ use nix::sys::signal::Signal;
 use serde_json::json;
 
 use crate::support::Team;
+use crate::support::process::{let_pass, wakes};
 use crate::support::running::poll_for;
 use crate::support::terminal::Terminal;
 
@@ -70,7 +71,8 @@ fn the_view_follows_the_team_and_answers_plans() {
         let (team, id) = team();
         let mut terminal = Terminal::teamctl_at(&team, command, size);
         terminal.until_screen("the plan", |screen| {
-            screen.contains(&format!("{id} Split the parser")) && screen.contains("old tests as they are")
+            let plan = screen.contains(&format!("{id} Split the parser"));
+            plan && screen.contains("old tests as they are") && screen.contains("a approve")
         });
         let screen = terminal.screen();
         assert!(screen.lines().any(|line| line.starts_with("▌ ana ")), "{screen}");
@@ -355,6 +357,32 @@ fn a_storm_of_sizes_ends_with_the_screen_of_the_last_one() {
     terminal.until_screen("the last size, without wrapped rows", |screen| {
         let whole = screen.contains(&format!("plan {id} of ana")) && screen.contains(" feed ─");
         whole && terminal.wrapped_rows() == 0
+    });
+    terminal.press("q");
+    assert_eq!(terminal.finish(), Some(0));
+}
+
+#[test]
+fn an_idle_screen_is_not_woken() {
+    let team = Team::started();
+    for name in ["ana", "bo"] {
+        team.spawn(name, "");
+        team.wait_for(name, "idle");
+    }
+    team.teamd(["stop", "--force"]).ok();
+    // Ages in days are the same for hours.
+    let mut roster = team.roster();
+    for member in roster["members"].as_array_mut().unwrap() {
+        member["updated_at"] = json!(member["updated_at"].as_f64().unwrap() - 3.0 * 86_400.0 - 600.0);
+    }
+    team.put("config.json", &roster.to_string());
+    let mut terminal = Terminal::teamctl_at(&team, &["top"], USUAL);
+    terminal.press("e");
+    terminal.until_screen("the ages", |screen| screen.contains(" 3d "));
+    team.until("five seconds in which it is not woken once", || {
+        let before = wakes(terminal.pid());
+        let_pass(Duration::from_secs(5));
+        wakes(terminal.pid()) == before
     });
     terminal.press("q");
     assert_eq!(terminal.finish(), Some(0));

@@ -2,12 +2,14 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream};
-use std::process::Command;
+use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use crate::support::cgroup::note;
+use crate::support::browser::{chromium, drive};
+use crate::support::model_server::{Api, ModelServer};
+use crate::support::process::{let_pass, wakes};
 use crate::support::{PATIENCE, Run, Running, Team};
 
 /// A page that is served.
@@ -256,15 +258,175 @@ fn read_only_refuses_actions_and_metrics_tell_no_names() {
     );
 }
 
-/// Chromium, if it is here.
-fn chromium() -> Option<&'static str> {
-    let found = ["chromium", "chromium-browser", "google-chrome"]
-        .into_iter()
-        .find(|name| Command::new(name).arg("--version").output().is_ok_and(|run| run.status.success()));
-    if found.is_none() {
-        note("skipped in a browser: there is no chromium (apt-get install chromium)");
+/// Says that a text of the page has nothing in it that a browser or a terminal would obey, or not show.
+fn is_harmless(shown: &Value) -> bool {
+    let harmless = |text: &str| {
+        !text.chars().any(|c| {
+            c.is_control() && c != '\n' || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}')
+        })
+    };
+    match shown {
+        Value::String(text) => harmless(text),
+        Value::Array(all) => all.iter().all(is_harmless),
+        Value::Object(all) => all.iter().all(|(key, value)| harmless(key) && is_harmless(value)),
+        _ => true,
     }
-    found
+}
+
+/// A directory that hostile programs wrote: each field that is a text of others, times of a clock that jumps, a line of a megabyte.
+fn hostile(team: &Team) {
+    team.teamd(["stop", "--force"]).ok();
+    let bad = format!("\u{202e}txt\u{200b}\u{1b}[2J\u{7}<script>{}", "x".repeat(1 << 20));
+    let exit = json!({"code": null, "signal": 9, "at": 1e300, "request_id": null, "note": bad});
+    let usage = json!({"input_tokens": u64::MAX, "output_tokens": u64::MAX, "cache_read_input_tokens": 7});
+    let member = |name: &str, status: &str| {
+        json!({"name": name, "role": bad, "status": status, "gate": "open", "model": bad, "incarnation": 1,
+            "updated_at": -1e300, "exit": exit, "activity": bad, "usage": usage, "waiting": {"until": 1e300, "why": bad},
+            "silent_since": -1e300})
+    };
+    let members = json!([member("ana", "working"), member("bo", "crashed")]);
+    team.put(
+        "config.json",
+        &json!({"version": 1, "seq": 1, "team_name": bad, "daemon": null, "members": members}).to_string(),
+    );
+    let mut lines = String::new();
+    for (at, kind) in
+        [(1e300, "message"), (-1e300, bad.as_str()), (0.0, "task_assignment"), (5.0, "idle_notification")]
+    {
+        let line = json!({"type": kind, "from": bad, "to": bad, "content": bad, "timestamp": at, "subject": bad, "task_id": 1,
+            "summary": bad, "idle_reason": "available"});
+        lines += &format!("{line}\n");
+    }
+    for owner in ["lead", "ana"] {
+        team.put(&format!("inbox/{owner}.jsonl"), &(lines.clone() + "no json\u{1b}[2J\n"));
+    }
+    let mut entries = String::new();
+    for (at, event) in [
+        (1e300, json!({"entry": "life", "incarnation": 1, "conversation": 1, "prompt": bad})),
+        (
+            -5.0,
+            json!({"entry": "answer", "usage": usage, "content": [{"type": "text", "text": bad},
+            {"type": "tool_use", "id": bad, "name": bad, "input": {"command": bad}}]}),
+        ),
+        (3.0, json!({"entry": "result", "tool_use_id": bad, "content": bad, "is_error": true})),
+    ] {
+        let mut entry = json!({"at": at, "inbox": {"offset": 0, "tail": "cbf29ce484222325"}});
+        entry.as_object_mut().unwrap().extend(event.as_object().unwrap().clone());
+        entries += &format!("{entry}\n");
+    }
+    team.put("transcript/ana.jsonl", &entries);
+}
+
+const VIEWS: [&str; 8] = [
+    "overview",
+    "requests",
+    "board",
+    "conversation&name=ana",
+    "sequence&last=200",
+    "timeline&seconds=3600",
+    "timeline&seconds=4294967295&until=4294967295",
+    "cost",
+];
+
+#[test]
+fn hostile_texts_and_times_of_each_field_are_shown_escaped_and_cut() {
+    let team = Team::started();
+    let id = planned(&team, "ana", "\u{202e}First\u{1b}[2J");
+    team.teamctl(["reject", &id, "--feedback", "\u{202e}no\u{200b}"]).ok();
+    team.teamctl(["task", "add", "\u{202e}subject\u{1b}[2J"]).ok();
+    hostile(&team);
+    let page = Page::of(&team, &[]);
+    // What is read meanwhile is told until all is read.
+    page.follow(
+        "view=cost",
+        || {},
+        |state| state["reading"] == 0 && state["members"].as_array().unwrap().len() == 2,
+    );
+    for view in VIEWS {
+        let shown = page.view(&format!("view={view}"));
+        assert!(is_harmless(&shown), "{view}: {shown}");
+        assert!(shown.to_string().len() < 200_000, "{view} has {} bytes", shown.to_string().len());
+    }
+}
+
+#[test]
+fn a_journal_that_is_replaced_is_shown_as_it_is_now() {
+    let team = Team::started();
+    team.spawn("ana", "");
+    team.teamd(["stop", "--force"]).ok();
+    let lives = |state: &Value| state["members"][0]["lives"].clone();
+    let page = Page::of(&team, &[]);
+    let journal = std::fs::read_to_string(team.path("journal.jsonl")).unwrap();
+    let replace = |text: &str| {
+        team.put("journal.new", text);
+        std::fs::rename(team.path("journal.new"), team.path("journal.jsonl")).unwrap();
+    };
+    let before = page.view("view=timeline&seconds=3600");
+    assert!(lives(&before)[0][3].is_array(), "{before}");
+    // A line that is none, and then a journal without the end of ana.
+    let is_before = |line: &&str| !line.contains("\"exited\"");
+    let shorter: String = journal.split_inclusive('\n').take_while(is_before).collect();
+    page.follow("view=timeline&seconds=3600", || replace("{\n"), |state| !state["trouble"].is_null());
+    page.follow(
+        "view=timeline&seconds=3600",
+        || replace(&shorter),
+        |state| state["trouble"].is_null() && lives(state)[0][3].is_null(),
+    );
+}
+
+#[test]
+fn a_browser_that_reconnects_a_hundred_times_leaves_nothing_behind() {
+    let team = Team::started();
+    team.spawn("ana", "");
+    let page = Page::of(&team, &[]);
+    let descriptors = || std::fs::read_dir(format!("/proc/{}/fd", page.running.pid())).unwrap().count();
+    page.follow("view=overview", || {}, |_| true);
+    let before = descriptors();
+    for _ in 0..100 {
+        page.follow("view=overview", || {}, |state| state["groups"].is_array());
+    }
+    // As many streams as there may be at once: each place was given back.
+    let stream = || {
+        let mut stream = page.connect();
+        write!(stream, "GET /events?view=overview HTTP/1.1\r\n{}\r\n", page.headers()).unwrap();
+        let mut lines = BufReader::new(stream);
+        let mut status = String::new();
+        lines.read_line(&mut status).unwrap();
+        (status, lines)
+    };
+    let mut open = Vec::new();
+    team.until("eight streams", || {
+        open.clear();
+        open.extend((0..8).map(|_| stream()));
+        open.iter().all(|(status, _)| status.contains(" 200 "))
+    });
+    assert!(stream().0.contains(" 503 "), "more than eight are refused");
+    drop(open);
+    team.until("the descriptors to be closed", || descriptors() <= before);
+}
+
+#[test]
+fn an_idle_page_is_not_woken() {
+    let team = Team::started();
+    for name in ["ana", "bo"] {
+        team.spawn(name, "");
+        team.wait_for(name, "idle");
+    }
+    let page = Page::of(&team, &[]);
+    let mut streams = Vec::new();
+    for view in VIEWS {
+        let mut stream = page.connect();
+        write!(stream, "GET /events?view={view} HTTP/1.1\r\n{}\r\n", page.headers()).unwrap();
+        let mut lines = BufReader::new(stream).lines();
+        lines.find(|line| line.as_ref().unwrap().starts_with("data: ")).unwrap().unwrap();
+        streams.push(lines);
+    }
+    let pid = page.running.pid();
+    team.until("five seconds in which it is not woken once", || {
+        let before = wakes(pid);
+        let_pass(Duration::from_secs(5));
+        wakes(pid) == before
+    });
 }
 
 /// Opens an address, and returns the document once it has a text: a slow machine takes longer than the browser waits.
@@ -309,7 +471,7 @@ fn a_browser_shows_hostile_texts_as_texts() {
     for view in ["overview", "requests", "board", "conversation/bo", "sequence", "cost"] {
         let name = view.split('/').next().unwrap();
         let shown =
-            document(&team, browser, &format!("{}/{view}", page.url), &format!("data-shown=\"{name}\""));
+            document(&team, &browser, &format!("{}/{view}", page.url), &format!("data-shown=\"{name}\""));
         for bad in ["<img", "<script>", "href=\"javascript", "\u{202e}", "\u{200b}", "\u{1b}"] {
             assert!(!shown.contains(bad), "{view} has {bad:?}: {shown}");
         }
@@ -319,9 +481,33 @@ fn a_browser_shows_hostile_texts_as_texts() {
             assert!(shown.contains("&lt;img src=x onerror=alert(1)&gt;"), "{view}: {shown}");
         }
     }
-    let requests = document(&team, browser, &format!("{}/requests", page.url), "<strong>bold</strong>");
+    let requests = document(&team, &browser, &format!("{}/requests", page.url), "<strong>bold</strong>");
     assert!(requests.contains("<a href=\"https://example.org/x\" rel=\"noopener noreferrer\""), "{requests}");
     assert!(requests.contains("\\u{202e}"), "{requests}");
     let keyless = page.url.split_once('#').unwrap().0;
-    document(&team, browser, keyless, "This page has no key");
+    document(&team, &browser, keyless, "This page has no key");
+}
+
+/// Has axe look at each view, light and dark, on a phone and on a desk: a team with a plan, a failure, costs and tasks.
+#[test]
+fn axe_finds_nothing_serious_on_a_phone_and_on_a_desk_light_and_dark() {
+    let server = ModelServer::start();
+    server.says("All is **done**: see `src/lex.rs`.");
+    let team = server.team();
+    let plan = r"/plan_approval # Split the parser\n\n1. Move the `lexer`\n2. **Run** the tests\n\n[why](https://example.org/17)";
+    team.teamctl(["spawn", "ana", "--model", Api::Anthropic.model(), "--prompt", "do it"]).ok();
+    team.until_finished("ana", 1);
+    let script = ["--model", "script"];
+    team.teamctl(["spawn", "bo", "--plan", "--prompt", plan].iter().chain(&script)).ok();
+    team.until_planned("bo");
+    team.teamctl(["spawn", "cy", "--auto"].iter().chain(&script)).ok();
+    team.teamctl(["task", "add", "Passes", "--check", "true", "--description", "/bash true"]).ok();
+    team.teamctl(["task", "add", "Fails", "--check", "echo no; false", "--description", "/bash true"]).ok();
+    team.teamctl(["task", "add", "Waits", "--after", "2"]).ok();
+    team.until("the check to fail", || !team.journal().iter().all(|line| line["event"] != "returned"));
+    let page = Page::of(&team, &[]);
+    let Some(findings) = drive("look.mjs", &[&page.url]) else { return };
+    let is_serious = |line: &&str| ["serious", "critical"].iter().any(|impact| line.contains(impact));
+    let serious: Vec<&str> = findings.lines().filter(is_serious).collect();
+    assert!(serious.is_empty(), "{serious:#?}");
 }

@@ -3,6 +3,7 @@
 //! Everything that a test starts carries a mark in its environment. A test that ends, however it ends, leaves
 //! nothing behind; and a test can ask whether anything is left.
 
+pub(crate) mod browser;
 pub(crate) mod cgroup;
 mod journal;
 mod lead;

@@ -71,6 +71,17 @@ pub(crate) fn hear_interrupts() {
     });
 }
 
+/// How often the threads of a process have begun to run after they had waited for something.
+pub(crate) fn wakes(pid: i32) -> u64 {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let of_thread = |path: PathBuf| {
+        let status = std::fs::read_to_string(path.join("status")).unwrap();
+        let count = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:")).unwrap();
+        count.trim().parse::<u64>().unwrap()
+    };
+    threads.map(|thread| of_thread(thread.unwrap().path())).sum()
+}
+
 /// Lets time pass where the test is that nothing happens in it.
 pub(crate) fn let_pass(time: Duration) {
     let began = Instant::now();

@@ -148,7 +148,12 @@ impl Terminal {
 
     /// Sends the program a signal.
     pub(crate) fn signal(&self, which: nix::sys::signal::Signal) {
-        super::signal(i32::try_from(self.child.id()).unwrap(), which);
+        super::signal(self.pid(), which);
+    }
+
+    /// The process id of the program.
+    pub(crate) fn pid(&self) -> i32 {
+        i32::try_from(self.child.id()).unwrap()
     }
 
     /// Waits until a text on the screen is bold or not, and has this colour of the sixteen: a frame arrives in pieces.

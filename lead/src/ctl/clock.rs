@@ -25,6 +25,18 @@ pub(crate) fn span(seconds: f64) -> String {
     }
 }
 
+/// Returns how many seconds later [`span`] says another.
+pub(crate) fn span_stays(seconds: f64) -> f64 {
+    let seconds = seconds.max(0.0);
+    let unit = match seconds {
+        0.0..60.0 => 1.0,
+        60.0..3600.0 => 60.0,
+        3600.0..86_400.0 => 3600.0,
+        _ => 86_400.0,
+    };
+    unit - seconds % unit
+}
+
 /// Returns the local time of day of a time (seconds since 1970), with the date where that is not today.
 pub(crate) fn time_of_day(at: f64) -> String {
     let zone = TimeZone::system();
@@ -72,6 +84,11 @@ mod tests {
             [(-5.0, "0s"), (3.9, "3s"), (60.0, "1m"), (7300.0, "2h"), (400_000.0, "4d"), (f64::NAN, "0s")];
         for (seconds, shown) in ages {
             assert_eq!(span(seconds), shown);
+        }
+        for seconds in [-5.0_f64, 3.9, 60.0, 119.5, 7300.0, 400_000.0] {
+            let later = seconds.max(0.0) + span_stays(seconds);
+            assert_ne!(span(later + 1e-6), span(seconds));
+            assert_eq!(span(later - 1e-6), span(seconds));
         }
     }
 

@@ -15,6 +15,8 @@ use super::render::{BAD, DIM, exit};
 
 /// How long a rejected shutdown needs a person, in seconds: after that it is only history.
 const REFUSAL_FADES: f64 = 600.0;
+/// How long a text may stay that counts seconds, in seconds.
+const COUNTS: f64 = 10.0;
 /// The longest first line of a plan that is shown, in characters.
 const HEADLINE: usize = 160;
 /// Headings of plans that say nothing.
@@ -107,12 +109,21 @@ pub(crate) struct Standing {
     pub(crate) what: String,
     /// Since when, in seconds since 1970.
     pub(crate) since: f64,
+    /// When it is another by the time alone.
+    pub(crate) changes_at: Option<f64>,
 }
 
 impl Standing {
     /// Computes how a member stands at a time, in seconds since 1970.
     pub(crate) fn of(member: &RosterMember, facts: Facts<'_>, now: f64) -> Self {
-        let at = |group, word, what: &str, since| Self { group, word, what: what.to_owned(), since };
+        let at = |group, word, what: &str, since| Self {
+            group,
+            word,
+            what: what.to_owned(),
+            since,
+            changes_at: None,
+        };
+        let counting = |standing: Self| Self { changes_at: Some(now + COUNTS), ..standing };
         let (status, since, activity) = (member.status, member.updated_at, member.activity.as_str());
         let ended = member.exit.as_ref().map_or_else(String::new, |it| match &it.note {
             Some(note) => format!("{}; {note}", exit(it)),
@@ -134,7 +145,7 @@ impl Standing {
                 let silent = Duration::try_from_secs_f64(now - since).unwrap_or_default();
                 let what = format!("not responding for {}", format_duration(silent));
                 let what = if activity.is_empty() { what } else { format!("{what}; {activity}") };
-                at(Group::Stuck, "silent", &what, since)
+                counting(at(Group::Stuck, "silent", &what, since))
             }
             (MemberStatus::Idle | MemberStatus::Working, ..) if let Some(review) = facts.plan => {
                 at(Group::NeedsYou, "review", &describe(review, 0), review.created_at)
@@ -143,7 +154,8 @@ impl Standing {
             (MemberStatus::Idle | MemberStatus::Working, _, Some(refusal)) => {
                 let why = refusal.reason.as_deref().unwrap_or_default();
                 let since = refusal.resolved_at.unwrap_or(since);
-                at(Group::NeedsYou, "stays", &format!("rejected the shutdown: {why}"), since)
+                let stays = at(Group::NeedsYou, "stays", &format!("rejected the shutdown: {why}"), since);
+                Self { changes_at: Some(since + REFUSAL_FADES), ..stays }
             }
             (MemberStatus::Idle, ..) => match member.idle_reason {
                 Some(IdleReason::Failed) => {
@@ -157,7 +169,8 @@ impl Standing {
             },
             _ => {
                 let pause = member.waiting.as_ref().map(|waiting| waiting.describe(now));
-                at(Group::Working, status.as_str(), pause.as_deref().unwrap_or(activity), since)
+                let works = at(Group::Working, status.as_str(), pause.as_deref().unwrap_or(activity), since);
+                if pause.is_some() { counting(works) } else { works }
             }
         }
     }

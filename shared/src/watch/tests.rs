@@ -92,6 +92,25 @@ fn reading_does_not_wake() {
     }
 }
 
+#[test]
+fn the_end_of_a_writer_wakes_where_that_counts() {
+    let (_scratch, path) = scratch();
+    run(async {
+        let mut writer = File::options().append(true).open(&path).unwrap();
+        let folder = path.parent().unwrap();
+        let (ends, files) =
+            (Watch::folder_and_ends(folder, false).unwrap(), Watch::folder(folder, false).unwrap());
+        writer.write_all(b"x\n").unwrap();
+        woken(&ends).await;
+        woken(&files).await;
+        ends.take();
+        drop(writer);
+        woken(&ends).await;
+        assert_eq!(ends.take(), Changes::Files(["alice.jsonl".to_owned()].into()));
+        silent(&files).await;
+    });
+}
+
 /// The reader of an inbox keeps it open, others do not: the system tells it differently.
 #[test]
 fn a_file_that_is_renamed_over_is_watched_again() {
@@ -174,7 +193,7 @@ fn what_is_not_there_cannot_be_watched() {
 }
 
 fn target(folder: bool) -> Target {
-    Target { path: PathBuf::from("/t/inbox"), folder, names: false }
+    Target { path: PathBuf::from("/t/inbox"), folder, names: false, closes: false }
 }
 
 /// What an event leaves behind: whether the watch may be dead, and what has changed.

@@ -1,20 +1,15 @@
 //! `teamctl stats`: what each teammate and task took, from the transcripts and the journal.
 
-mod account;
-
 use serde_json::json;
-use teamd_shared::name::Name;
+use teamd_shared::journal::reader::{Since, load};
 use teamd_shared::price::{Dollars, Prices};
-use teamd_shared::team_dir::{TeamDir, TeamPath};
-use teamd_shared::transcript::Entry;
 
-use self::account::{Account, Decided, Share};
 use crate::ctl::context::Context;
 use crate::ctl::render::BOLD;
 use crate::ctl::table::{Cell, Table};
-use crate::ctl::tail::Tail;
+use crate::ctl::view::{Account, Past, Share, ledger};
 use crate::ctl::{clock, money, roster, tokens};
-use crate::error::{CommandError, CommandResult};
+use crate::error::CommandResult;
 use crate::exit_code::ExitCode;
 
 /// Runs the command.
@@ -22,17 +17,18 @@ pub(in crate::ctl) fn run(context: &Context) -> CommandResult {
     let dir = context.dir()?;
     let roster = roster::load(&dir)?;
     let prices = money::prices(context);
-    let decided = Decided::read(&dir)?;
-    let mut account = Account::new(&decided, teamd_shared::clock::wall());
+    let mut past = Past::default();
+    load(&dir, Since::Start, |_, line| past.line(line))?;
+    let mut account = Account::new(&past, teamd_shared::clock::wall());
     for member in &roster.members {
         let runs = roster::runs(&roster, member);
-        account.member((&member.name, &member.model, runs), &entries(&dir, &member.name)?);
+        account.member((&member.name, &member.model, runs), &ledger(&dir, &member.name)?);
     }
     if context.out.is_json() {
         let members = account.members.iter().map(|(name, it)| it.to_json(&prices, json!({"name": name})));
-        let tasks = decided.tasks.values().map(|task| {
-            let what = json!({"id": task.id, "subject": task.subject, "status": task.status});
-            account.tasks.get(&task.id).cloned().unwrap_or_default().to_json(&prices, what)
+        let tasks = past.tasks.iter().map(|(id, task)| {
+            let what = json!({"id": id, "subject": task.subject, "status": task.status});
+            account.tasks[id].to_json(&prices, what)
         });
         return context
             .out
@@ -43,14 +39,13 @@ pub(in crate::ctl) fn run(context: &Context) -> CommandResult {
         context.out.note("there are no teammates");
         return Ok(ExitCode::Done);
     }
-    let members =
-        account.members.iter().map(|(name, it)| (Cell::styled(name.as_str(), BOLD), it.clone(), ""));
+    let members = account.members.iter().map(|(name, it)| (Cell::styled(name.as_str(), BOLD), it, ""));
     context.out.text(table("TEAMMATE", members.collect(), &prices).render(context.out.width()))?;
-    let tasks = decided.tasks.values().map(|task| {
-        let share = account.tasks.get(&task.id).cloned().unwrap_or_default();
-        (Cell::styled(task.id.to_string(), BOLD), share, task.subject.as_str())
-    });
-    let tasks: Vec<_> = tasks.collect();
+    let tasks: Vec<_> = past
+        .tasks
+        .iter()
+        .map(|(id, task)| (Cell::styled(id.to_string(), BOLD), &account.tasks[id], task.subject.as_str()))
+        .collect();
     if !tasks.is_empty() {
         context.out.text("\n")?;
         context.out.text(table("TASK", tasks, &prices).render(context.out.width()))?;
@@ -58,20 +53,7 @@ pub(in crate::ctl) fn run(context: &Context) -> CommandResult {
     Ok(ExitCode::Done)
 }
 
-/// Reads a whole conversation. An entry of a newer program is left out.
-fn entries(dir: &TeamDir, name: &Name) -> Result<Vec<Entry>, CommandError> {
-    let (mut tail, mut entries) = (Tail::new(dir, TeamPath::transcript(name)), Vec::new());
-    tail.begin(None, |_| true)?;
-    loop {
-        let lines = tail.read()?;
-        if lines.is_empty() {
-            return Ok(entries);
-        }
-        entries.extend(lines.iter().filter_map(|line| serde_json::from_slice::<Entry>(line).ok()));
-    }
-}
-
-fn table(title: &str, rows: Vec<(Cell, Share, &str)>, prices: &Prices) -> Table {
+fn table(title: &str, rows: Vec<(Cell, &Share, &str)>, prices: &Prices) -> Table {
     let mut table = Table::new(&[title, "TURNS", "TOKENS", "COST", "WORKING", "WAITING", "SUBJECT"]);
     let (mut costs, mut subjects) = (false, false);
     for (first, share, subject) in rows {

@@ -32,7 +32,7 @@ fn refusal() -> Request {
 }
 
 fn stands(member: &RosterMember, facts: Facts<'_>) -> (Group, &'static str, String, f64) {
-    let Standing { group, word, what, since } = Standing::of(member, facts, NOW);
+    let Standing { group, word, what, since, .. } = Standing::of(member, facts, NOW);
     (group, word, what, since)
 }
 
@@ -57,7 +57,10 @@ fn a_plan_and_a_rejected_shutdown_need_a_person() {
     for status in ["idle", "working"] {
         assert_eq!(stands(&member(status, &json!({})), facts), stays);
     }
+    let now = Standing::of(&member("idle", &json!({})), facts, NOW);
+    assert_eq!(now.changes_at, Some(9_600.0 + REFUSAL_FADES));
     let later = Standing::of(&member("idle", &json!({})), facts, NOW + REFUSAL_FADES);
+    assert_eq!(later.changes_at, None, "an idle team needs no second look");
     assert_eq!((later.group, later.word), (Group::Idle, "idle"));
 }
 
@@ -97,7 +100,9 @@ fn what_works_says_what_it_does() {
 
 #[test]
 fn the_longest_wait_is_first_where_a_person_is_needed_and_names_are_in_natural_order() {
-    let row = |group, since, name| (Standing { group, word: "", what: String::new(), since }, name);
+    let row = |group, since, name| {
+        (Standing { group, word: "", what: String::new(), since, changes_at: None }, name)
+    };
     let mut rows = [
         row(Group::Idle, 1.0, "w10"),
         row(Group::Idle, 2.0, "w2"),

@@ -137,7 +137,7 @@ fn task(record: &TaskRecord) -> (String, String) {
     let what = match record.event {
         TaskEvent::Created => format!("created by {by}"),
         TaskEvent::Claimed => format!("claimed by {owner}"),
-        TaskEvent::Submitted => format!("submitted by {by} (attempt {number})"),
+        TaskEvent::Submitted => format!("submitted by {by} (submission {number})"),
         TaskEvent::Released => format!("released by {by}{because}"),
         TaskEvent::Assigned => {
             format!("kept for {} by {by}", task.reserved_for.as_deref().unwrap_or_default())
@@ -152,7 +152,7 @@ fn task(record: &TaskRecord) -> (String, String) {
         TaskEvent::Queued => "waits to be integrated".to_owned(),
         TaskEvent::Integrating => "is being integrated".to_owned(),
         TaskEvent::Completed => "completed".to_owned(),
-        TaskEvent::Returned => format!("is sent back (attempt {})", number),
+        TaskEvent::Returned => format!("is sent back (submission {number})"),
         TaskEvent::Failed => format!("failed after {} attempts", task.attempts),
     };
     (format!("{} {what}", task.title()), record.content.clone().unwrap_or_default())

@@ -23,7 +23,7 @@ use crate::ctl::output::paint;
 use crate::ctl::render::{BAD, BOLD, DIM, count};
 use crate::ctl::table::{cut, width};
 use crate::ctl::view::{Conversation, Feed, Row, Side};
-use crate::ctl::{escape, tokens};
+use crate::ctl::{clock, escape, tokens};
 use crate::error::CommandError;
 
 pub(super) use team::retain;
@@ -56,7 +56,7 @@ impl App {
     /// Draws everything.
     pub(super) fn draw(&mut self, frame: &mut Frame<'_>, scene: &mut Scene<'_>) {
         self.targets.clear();
-        (self.showing, self.youngest) = (None, None);
+        (self.showing, self.next_age) = (None, None);
         let area = frame.area();
         let said = self.said_lines(scene, area.width.into());
         let typed = self.typing.as_ref().map_or(0, |(_, area)| area.lines().len().clamp(1, TYPED) + 1);
@@ -146,8 +146,9 @@ impl App {
 
     /// Notes that the age of something is on the screen, and returns it for people.
     fn age(&mut self, since: f64, now: f64) -> String {
-        self.youngest = Some(self.youngest.map_or(since, |youngest| youngest.max(since)));
-        crate::ctl::clock::span(now - since)
+        let next = now + clock::span_stays(now - since);
+        self.next_age = Some(self.next_age.map_or(next, |known| known.min(next)));
+        clock::span(now - since)
     }
 }
 

@@ -39,8 +39,6 @@ use screen::Screen;
 
 /// The time between two frames, at least: many events make one frame.
 const FRAME: Duration = Duration::from_millis(33);
-/// So many seconds an age is shown in seconds, and after that in minutes.
-const SECONDS: f64 = 60.0;
 /// How long to wait at the end for what was begun.
 const LAST: Duration = Duration::from_secs(3);
 /// How old the look at the processes may be that the memory is shown by.
@@ -120,7 +118,7 @@ async fn watch(context: &Context, dir: &TeamDir) -> CommandResult {
                 }
             }
             Some(done) = actions.next() => actions.extend(top.done(done)),
-            is_age = top.changed(drawn) => actions.extend(top.read(is_age)),
+            () = top.changed(drawn) => actions.extend(top.read()),
         }
     }
 }
@@ -134,27 +132,23 @@ async fn next_event(pressed: Option<Event>, keys: &mut EventStream) -> Option<st
 }
 
 impl<'d> Top<'d> {
-    /// Returns when there may be something else to show; true if only an age is another one.
-    async fn changed(&mut self, drawn: Instant) -> bool {
-        if self.files.has_unread_inboxes() {
-            return false;
+    /// Returns when there may be something else to show, and be it another age.
+    async fn changed(&mut self, drawn: Instant) {
+        if self.files.is_behind() {
+            return;
         }
         let next_frame = FRAME.saturating_sub(drawn.elapsed());
-        let age = self.app.youngest.map(|youngest| until_another_age(youngest, wall()));
+        let age = self.app.next_age.and_then(|at| Duration::try_from_secs_f64((at - wall()).max(0.0)).ok());
         tokio::select! {
-            () = self.files.changed() => {
-                tokio::time::sleep(next_frame).await;
-                false
-            }
-            () = tokio::time::sleep(age.unwrap_or(Duration::MAX)) => true,
+            () = self.files.changed() => tokio::time::sleep(next_frame).await,
+            () = tokio::time::sleep(age.unwrap_or(Duration::MAX)) => {}
         }
     }
 
-    /// Reads what has changed. A socket that is new may be that of the next daemon. Without a daemon no roster tells that a
-    /// process has ended: with each age it is looked for.
-    fn read(&mut self, is_age: bool) -> Option<Act<'d>> {
-        let has_socket = self.files.read(is_age && !self.has_daemon);
-        self.files.read_inboxes();
+    /// Reads what has changed. A socket that is new may be that of the next daemon.
+    fn read(&mut self) -> Option<Act<'d>> {
+        let has_socket = self.files.read(self.has_daemon);
+        self.files.catch_up();
         (has_socket && !self.is_connected).then(|| act::connect(self.files.dir))
     }
 
@@ -281,7 +275,7 @@ impl<'d> Top<'d> {
             Done::Shown(title, text) => self.app.open(title, text),
             Done::Connected(Some(client)) if !self.has_daemon || !self.is_connected => {
                 (self.has_daemon, self.is_connected) = (true, true);
-                self.files.read(true);
+                self.files.read_roster();
                 return Some(act::hold(client));
             }
             // Another attempt was first.
@@ -290,19 +284,12 @@ impl<'d> Top<'d> {
             Done::Connected(None) => self.has_daemon = false,
             Done::Lost => {
                 (self.has_daemon, self.is_connected) = (false, false);
-                self.files.read(true);
+                self.files.read_roster();
                 return Some(act::connect(self.files.dir));
             }
         }
         None
     }
-}
-
-/// Returns how long it takes until the youngest of the ages on the screen is another one.
-fn until_another_age(youngest: f64, now: f64) -> Duration {
-    let unit = if now - youngest < SECONDS { 1.0 } else { SECONDS };
-    let passed = (now - youngest).max(0.0) % unit;
-    Duration::try_from_secs_f64(unit - passed).unwrap_or(FRAME)
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ pub(super) struct Changed {
     pub(super) top: Changes,
     /// Inboxes.
     pub(super) inboxes: Changes,
-    /// Transcripts.
+    /// Transcripts: more was written, or a process that may write has ended.
     pub(super) transcripts: Changes,
     /// Answers in progress, and the control socket.
     pub(super) run: Changes,
@@ -62,7 +62,7 @@ impl Files {
 impl Folder {
     fn arm(&mut self) {
         // Where the user has no inotify instance left, looking on a timer serves a person as well.
-        let watch = Watch::folder(&self.path, self.force_poll);
+        let watch = Watch::folder_and_ends(&self.path, self.force_poll);
         self.watch = watch.or_else(|_| Watch::folder(&self.path, true)).ok();
     }
 

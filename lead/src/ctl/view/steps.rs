@@ -137,6 +137,9 @@ impl Step {
         let stage = |approve: bool| if approve { Stage::Approved } else { Stage::Rejected };
         let (what, request) = match &message.body {
             Body::TeammateTerminated { .. } => return None,
+            Body::TaskAssignment { .. } if message.from == TEAMD => return None,
+            Body::TaskAssignment { .. } => ("task", None),
+            Body::PlanRequest => ("asks for a plan", None),
             Body::Message => ("", None),
             Body::ShutdownRequest { request_id, .. } => ("shutdown", Some((request_id, Stage::Asked))),
             Body::ShutdownResponse { request_id, approve, .. } => {

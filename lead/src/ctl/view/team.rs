@@ -13,6 +13,8 @@ use super::conversation::Conversation;
 use super::feed::Feed;
 use super::files::{Changed, Files, has};
 use super::journal::{JournalFollower, NewLines};
+use super::ledger::Ledgers;
+use super::past::Past;
 use super::side::Sides;
 use super::steps::Step;
 use crate::ctl::roster;
@@ -36,6 +38,8 @@ pub(in crate::ctl) struct TeamFiles<'d> {
     running: BTreeSet<Name>,
     journal: JournalFollower<'d>,
     feed: Feed,
+    past: Past,
+    ledgers: Ledgers,
     sides: Sides,
     /// The conversation that is followed.
     pub(in crate::ctl) conversation: Option<Conversation<'d>>,
@@ -61,6 +65,10 @@ pub(in crate::ctl) struct Seen<'s, 'd> {
     pub(in crate::ctl) team: &'s Team,
     /// What happened.
     pub(in crate::ctl) feed: &'s Feed,
+    /// When it happened.
+    pub(in crate::ctl) past: &'s Past,
+    /// When members worked, and what they used.
+    pub(in crate::ctl) ledgers: &'s Ledgers,
     /// The conversation that is followed.
     pub(in crate::ctl) conversation: Option<&'s Conversation<'d>>,
     /// Why something could not be read, if the last attempt failed.
@@ -84,6 +92,8 @@ impl<'d> TeamFiles<'d> {
             roster,
             journal: JournalFollower::begin(dir)?,
             feed: Feed::default(),
+            past: Past::default(),
+            ledgers: Ledgers::default(),
             sides: Sides::default(),
             conversation: None,
             followed: VecDeque::new(),
@@ -100,10 +110,12 @@ impl<'d> TeamFiles<'d> {
 
     /// Returns what was read, and what looks at single members.
     pub(in crate::ctl) fn seen(&mut self) -> (Seen<'_, 'd>, &mut Sides) {
-        let Self { roster, running, journal, feed, sides, conversation, trouble, broken, .. } = self;
+        let Self {
+            roster, running, journal, feed, past, ledgers, sides, conversation, trouble, broken, ..
+        } = self;
         let (team, conversation, trouble) =
             (&journal.team, conversation.as_ref(), trouble.as_ref().or(broken.as_ref()));
-        (Seen { roster, running, team, feed, conversation, trouble }, sides)
+        (Seen { roster, running, team, feed, past, ledgers, conversation, trouble }, sides)
     }
 
     /// Returns when a file may have changed. Dropping the future loses nothing.
@@ -111,22 +123,32 @@ impl<'d> TeamFiles<'d> {
         self.files.changed().await;
     }
 
-    /// Reads what has changed; with `anew` the roster in any case. Returns whether the control socket may be another one.
-    pub(in crate::ctl) fn read(&mut self, anew: bool) -> bool {
+    /// Reads what has changed. Returns whether the control socket may be another one. Without a daemon no roster tells that a
+    /// process has ended, but that lets go of its transcript.
+    pub(in crate::ctl) fn read(&mut self, has_daemon: bool) -> bool {
         let changed = self.files.take();
-        self.trouble = self.read_changed(&changed, anew).err();
+        self.trouble = self.read_changed(&changed, has_daemon).err();
         has(&changed.run, &TeamPath::socket())
     }
 
-    fn read_changed(&mut self, changed: &Changed, anew: bool) -> Result<(), CommandError> {
+    /// Reads the roster in any case.
+    pub(in crate::ctl) fn read_roster(&mut self) {
+        self.trouble = self.load_roster().err();
+    }
+
+    fn load_roster(&mut self) -> Result<(), CommandError> {
+        self.roster = roster::load(self.dir)?;
+        self.running = roster::running_names(&self.roster);
+        Ok(())
+    }
+
+    fn read_changed(&mut self, changed: &Changed, has_daemon: bool) -> Result<(), CommandError> {
         self.sides.forget(&changed.inboxes, &changed.transcripts);
-        match &changed.inboxes {
-            Changes::Anything => self.unread.extend(self.owners()),
-            Changes::Files(files) => {
-                let owner = |file: &String| Name::of_inbox(file.strip_suffix(".jsonl")?).ok();
-                self.unread.extend(files.iter().filter_map(owner));
-            }
-        }
+        let inboxes = self.owners_of(&changed.inboxes);
+        self.unread.extend(inboxes);
+        let transcripts = self.owners_of(&changed.transcripts);
+        let may_have_ended = !has_daemon && !transcripts.is_empty();
+        self.ledgers.changed(transcripts.into_iter());
         if let Some(conversation) = &mut self.conversation {
             let (name, transcript) = (&conversation.name, TeamPath::transcript(&conversation.name));
             if has(&changed.transcripts, &transcript) || has(&changed.run, &TeamPath::live(name)) {
@@ -136,11 +158,19 @@ impl<'d> TeamFiles<'d> {
         if has(&changed.top, &TeamPath::journal()) {
             self.read_journal();
         }
-        if anew || has(&changed.top, &TeamPath::config()) {
-            self.roster = roster::load(self.dir)?;
-            self.running = roster::running_names(&self.roster);
+        if may_have_ended || has(&changed.top, &TeamPath::config()) {
+            self.load_roster()?;
         }
         Ok(())
+    }
+
+    /// Returns whose inboxes or transcripts have changed.
+    fn owners_of(&self, changes: &Changes) -> Vec<Name> {
+        let owner = |file: &String| Name::of_inbox(file.strip_suffix(".jsonl")?).ok();
+        match changes {
+            Changes::Anything => self.owners(),
+            Changes::Files(files) => files.iter().filter_map(owner).collect(),
+        }
     }
 
     fn read_journal(&mut self) {
@@ -148,17 +178,25 @@ impl<'d> TeamFiles<'d> {
         self.broken = self.journal.read(&mut new).err();
         if new.restarted {
             self.feed.forget_journal();
+            self.past = Past::default();
         }
+        new.lines.iter().for_each(|line| self.past.line(line));
         self.feed.add(new.lines.iter().filter_map(Step::of_line));
     }
 
-    /// Tells whether inboxes are still to be read.
-    pub(in crate::ctl) fn has_unread_inboxes(&self) -> bool {
-        !self.unread.is_empty()
+    /// Tells whether files are still to be read.
+    pub(in crate::ctl) fn is_behind(&self) -> bool {
+        !self.unread.is_empty() || self.ledgers.unread() > 0
     }
 
-    /// Reads some of the inboxes that have changed.
-    pub(in crate::ctl) fn read_inboxes(&mut self) {
+    /// Says that something is shown that needs the ledgers.
+    pub(in crate::ctl) fn want_ledgers(&mut self) {
+        let members = self.roster.members.iter().map(|member| member.name.clone());
+        self.ledgers.want(members);
+    }
+
+    /// Reads some of the inboxes and transcripts that have changed.
+    pub(in crate::ctl) fn catch_up(&mut self) {
         let (began, mut steps) = (Instant::now(), Vec::new());
         while began.elapsed() < SLICE {
             let Some(owner) = self.unread.pop_front() else { break };
@@ -180,6 +218,7 @@ impl<'d> TeamFiles<'d> {
             self.inboxes.insert(owner, tail.mark());
         }
         self.feed.add(steps);
+        self.ledgers.read(self.dir, began + SLICE);
     }
 
     /// Follows the conversation of an agent.

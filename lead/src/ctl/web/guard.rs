@@ -33,8 +33,10 @@ pub(super) enum View {
     Requests,
     Board,
     Conversation(Name),
-    /// With so many of the last events.
-    Sequence(usize),
+    /// With so many of the last events, of the last so many seconds.
+    Sequence(usize, Option<u32>),
+    /// So many seconds, which end at a time (in seconds since 1970), or now.
+    Timeline(u32, Option<u32>),
     Cost,
     Task(TaskId),
     Metrics,
@@ -148,12 +150,14 @@ fn is_same(given: &[u8], key: &[u8]) -> bool {
 
 fn view(query: &str) -> Option<View> {
     let value = |name: &str| query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='));
+    let seconds = |name: &str| value(name)?.parse().ok();
     Some(match value("view")? {
         "overview" => View::Overview,
         "requests" => View::Requests,
         "board" => View::Board,
         "conversation" => View::Conversation(Name::of_inbox(value("name")?).ok()?),
-        "sequence" => View::Sequence(value("last")?.parse().ok()?),
+        "sequence" => View::Sequence(value("last")?.parse().ok()?, seconds("seconds")),
+        "timeline" => View::Timeline(seconds("seconds")?, seconds("until")),
         "cost" => View::Cost,
         "task" => View::Task(value("id")?.parse().ok()?),
         _ => return None,
@@ -195,6 +199,8 @@ mod tests {
         let guard = guard();
         assert_eq!(ask(&guard, "GET /events?view=overview", &[]), Ok(Route::Stream(View::Overview)));
         assert_eq!(ask(&guard, "GET /view?view=task&id=7", &[]), Ok(Route::Once(View::Task(7))));
+        let window = "GET /view?view=timeline&seconds=60&until=99";
+        assert_eq!(ask(&guard, window, &[]), Ok(Route::Once(View::Timeline(60, Some(99)))));
         assert_eq!(ask(&guard, "POST /answer", &[]), Ok(Route::Act(Verb::Answer)));
         let by_name = [("host", "localhost:8080"), ("origin", "http://localhost:8080")];
         assert_eq!(ask(&guard, "POST /send", &by_name), Ok(Route::Act(Verb::Send)));
@@ -238,6 +244,7 @@ mod tests {
             ("POST /view?view=overview", &[], 404),
             ("GET /view?view=conversation&name=../../config", &[], 404),
             ("GET /view?view=task&id=-1", &[], 404),
+            ("GET /view?view=timeline&seconds=1e9", &[], 404),
             ("GET /../../config.json", &[], 404),
         ] {
             assert_eq!(ask(&guard, line, changed), Err(code), "{line} {changed:?}");

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use serde_json::{Map, Value, json};
+use teamd_shared::clock::wall;
 use teamd_shared::id::RequestId;
 use teamd_shared::name::Name;
 use teamd_shared::price::Prices;
@@ -38,9 +39,7 @@ use shown::Shown;
 
 /// The time between two changes that are told, at least.
 const FRAME: Duration = Duration::from_millis(100);
-/// How long a view stays as it is where no file has changed: times pass, and processes end without a daemon.
-const STAYS: Duration = Duration::from_secs(10);
-/// The time between two changes that are told while inboxes are read for the first time: each one has every view made again.
+/// The time between two changes that are told while files are read for the first time: each one has every view made again.
 const WHILE_READING: Duration = Duration::from_secs(1);
 /// How many questions of connections may wait.
 const ASKS: usize = 32;
@@ -61,41 +60,18 @@ async fn serve(context: &Context, dir: &TeamDir, args: &Web) -> CommandResult {
     let key = format!("{}{}", Uuid::new_v4().simple(), Uuid::new_v4().simple());
     let url = format!("http://127.0.0.1:{port}/#{key}");
     let guard = Guard { port, key, is_read_only: args.read_only, has_metrics: args.metrics };
-    let (asks, mut asked) = mpsc::channel(ASKS);
+    let (asks, asked) = mpsc::channel(ASKS);
     let (told, changed) = watch::channel(());
     let mut hub = Hub::begin(context, dir, args.read_only)?;
-    let mut daemon: FuturesUnordered<Act<'_>> = FuturesUnordered::new();
-    daemon.push(act::connect(dir));
     context.out.result(&json!({"url": url}), &url)?;
     context
         .out
         .note("a browser that has this address can steer the team; Ctrl-C ends the page, not the team");
-    let mut told_at = Instant::now();
-    let mut serving = std::pin::pin!(server::serve(listener, Site::new(guard, asks, changed)));
-    loop {
-        tokio::select! {
-            Some(()) = int.recv() => return Ok(ExitCode::Interrupted),
-            Some(()) = term.recv() => return Ok(ExitCode::Terminated),
-            () = &mut serving => return Ok(ExitCode::Failed),
-            Some(ask) = asked.recv() => {
-                if hub.is_old() {
-                    daemon.extend(hub.read());
-                    told.send_replace(());
-                }
-                hub.answer(ask);
-            }
-            Some(done) = daemon.next() => {
-                daemon.extend(hub.done(done));
-                told.send_replace(());
-            }
-            () = hub.changed() => {
-                daemon.extend(hub.read());
-                if !hub.files.has_unread_inboxes() || told_at.elapsed() > WHILE_READING {
-                    told_at = Instant::now();
-                    told.send_replace(());
-                }
-            }
-        }
+    tokio::select! {
+        Some(()) = int.recv() => Ok(ExitCode::Interrupted),
+        Some(()) = term.recv() => Ok(ExitCode::Terminated),
+        () = server::serve(listener, Site::new(guard, asks, changed)) => Ok(ExitCode::Failed),
+        () = hub.work(asked, &told) => Ok(ExitCode::Failed),
     }
 }
 
@@ -114,6 +90,8 @@ struct Hub<'d> {
     /// Whether the daemon runs, as far as is known.
     has_daemon: bool,
     read_at: Instant,
+    /// When one of these is another by the time alone, in seconds since 1970.
+    changes_at: Option<f64>,
     /// The views that were made since: many pages may show the same.
     made: Vec<(View, Map<String, Value>)>,
 }
@@ -123,28 +101,74 @@ impl<'d> Hub<'d> {
         let files = TeamFiles::begin(dir, context.settings.poll)?;
         let has_daemon = roster::daemon_pid(&files.roster).is_some();
         let (prices, read_at) = (money::prices(context), Instant::now());
-        Ok(Self { context, files, prices, is_read_only, has_daemon, read_at, made: Vec::new() })
+        Ok(Self {
+            context,
+            files,
+            prices,
+            is_read_only,
+            has_daemon,
+            read_at,
+            changes_at: None,
+            made: Vec::new(),
+        })
+    }
+
+    /// Answers, and tells when there is something else to show. It does nothing while nothing happens.
+    async fn work(&mut self, mut asked: mpsc::Receiver<Ask>, told: &watch::Sender<()>) {
+        let mut daemon: FuturesUnordered<Act<'d>> = FuturesUnordered::new();
+        daemon.push(act::connect(self.files.dir));
+        let mut told_at = Instant::now();
+        loop {
+            tokio::select! {
+                ask = asked.recv() => match ask {
+                    Some(ask) => self.answer(ask),
+                    None => return,
+                },
+                Some(done) = daemon.next() => {
+                    daemon.extend(self.done(done));
+                    told.send_replace(());
+                }
+                () = self.changed() => {
+                    daemon.extend(self.read());
+                    if !self.files.is_behind() || told_at.elapsed() > WHILE_READING {
+                        told_at = Instant::now();
+                        told.send_replace(());
+                    }
+                }
+            }
+        }
     }
 
     /// Returns when there may be something else to show. Dropping the future loses nothing.
     async fn changed(&mut self) {
-        if !self.files.has_unread_inboxes() {
-            self.files.changed().await;
+        let by_itself =
+            self.changes_at.and_then(|at| Duration::try_from_secs_f64((at - wall()).max(0.0)).ok());
+        let by_itself = async {
+            match by_itself {
+                Some(time) => tokio::time::sleep(time).await,
+                None => std::future::pending().await,
+            }
+        };
+        if !self.files.is_behind() {
+            tokio::select! {
+                () = self.files.changed() => {}
+                () = by_itself => {}
+            }
         }
         tokio::time::sleep(FRAME.saturating_sub(self.read_at.elapsed())).await;
     }
 
     fn read(&mut self) -> Option<Act<'d>> {
-        self.made.clear();
-        // Without a daemon no file tells that a process has ended.
-        let has_socket = self.files.read(!self.has_daemon);
-        self.files.read_inboxes();
+        self.forget();
+        let has_socket = self.files.read(self.has_daemon);
+        self.files.catch_up();
         self.read_at = Instant::now();
         (has_socket && !self.has_daemon).then(|| act::connect(self.files.dir))
     }
 
-    fn is_old(&self) -> bool {
-        self.read_at.elapsed() > STAYS
+    fn forget(&mut self) {
+        self.made.clear();
+        self.changes_at = None;
     }
 
     /// Takes what became of the connection to the daemon.
@@ -155,9 +179,9 @@ impl<'d> Hub<'d> {
             Done::Connected(None) | Done::Said(_) | Done::Shown(..) => (false, None),
         };
         self.has_daemon = has_daemon;
-        self.made.clear();
-        let has_socket = self.files.read(true);
-        next.or_else(|| (has_socket && !has_daemon).then(|| act::connect(self.files.dir)))
+        self.forget();
+        self.files.read_roster();
+        next
     }
 
     fn answer(&mut self, ask: Ask) {
@@ -184,13 +208,19 @@ impl<'d> Hub<'d> {
         if let Some((_, made)) = self.made.iter().find(|(made, _)| made == view) {
             return Some(made.clone());
         }
-        if let View::Conversation(name) = view {
-            self.files.follow(name);
+        match view {
+            View::Conversation(name) => self.files.follow(name),
+            View::Timeline(..) | View::Cost => self.files.want_ledgers(),
+            _ => {}
         }
         let (dir, has_daemon) = (self.files.dir, self.has_daemon);
         let (prices, is_read_only) = (&self.prices, self.is_read_only);
         let (seen, _) = self.files.seen();
-        let shown = Shown { dir, seen, prices, has_daemon, is_read_only }.view(view)?;
+        let all = Shown { dir, seen, prices, has_daemon, is_read_only };
+        let shown = all.view(view)?;
+        if self.made.is_empty() {
+            self.changes_at = all.changes_at();
+        }
         self.made.push((view.clone(), shown.clone()));
         Some(shown)
     }
@@ -234,5 +264,104 @@ impl Order {
                 send::deliver(context, &to, content, false)
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ctl::context::tests::context;
+    use http_body_util::BodyExt;
+    use teamd_shared::fs::replace;
+    use teamd_shared::process::Identity;
+    use teamd_shared::team_dir::TeamPath;
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    fn roster(dir: &TeamDir, silent_since: Option<f64>) {
+        // They run: this process is theirs.
+        let process = Identity::of_self().unwrap();
+        let member = |n: u32| {
+            json!({"name": format!("w{n}"), "role": "", "status": "idle", "gate": "open", "model": "script",
+                "incarnation": 1, "updated_at": 1.0, "silent_since": silent_since, "pid": process.pid,
+                "start_ticks": process.start_ticks})
+        };
+        let members: Vec<Value> = (0..1000).map(member).collect();
+        let roster = json!({"version": 1, "seq": 1, "team_name": "t", "daemon": null, "members": members});
+        replace(dir, &TeamPath::config(), roster.to_string().as_bytes()).unwrap();
+    }
+
+    /// Lets a time pass twice with a page for each of these views, and returns how often they were told of a change the second time.
+    /// The clock is the test's own: it goes on by itself to the next timer, if there is one.
+    async fn told_within(time: Duration, silent_since: Option<f64>) -> usize {
+        let scratch = tempfile::tempdir().unwrap();
+        let dir = TeamDir::create(&scratch.path().join(".team")).unwrap();
+        let (context, ..) = context(&dir, false);
+        roster(&dir, silent_since);
+        let (asks, asked) = mpsc::channel(ASKS);
+        let (told, changed) = watch::channel(());
+        let guard = Guard { port: 1, key: String::new(), is_read_only: false, has_metrics: false };
+        let site = std::sync::Arc::new(Site::new(guard, asks, changed));
+        let mut hub = Hub::begin(&context, &dir, false).unwrap();
+        let views = [View::Overview, View::Sequence(200, None), View::Timeline(600, None), View::Cost];
+        for view in views {
+            let mut page = site.stream(view).ok().unwrap().into_body();
+            tokio::spawn(async move { while page.frame().await.is_some() {} });
+        }
+        let mut told_of = told.subscribe();
+        let count = async {
+            tokio::time::sleep(time).await;
+            told_of.mark_unchanged();
+            let (end, mut count) = (tokio::time::Instant::now() + time, 0);
+            while tokio::time::timeout_at(end, told_of.changed()).await.is_ok() {
+                count += 1;
+            }
+            count
+        };
+        tokio::select! {
+            () = hub.work(asked, &told) => panic!("it ended"),
+            count = count => {
+                assert_eq!(hub.made.len(), 4, "each view was made once for all pages, after what happened last");
+                count
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_done_in_an_hour_in_which_nothing_happens() {
+        assert_eq!(told_within(60 * MINUTE, None).await, 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_changes_by_the_time_alone_is_told() {
+        let told = told_within(MINUTE, Some(wall() - 60.0)).await;
+        assert!((4..8).contains(&told), "{told}");
+    }
+
+    #[tokio::test]
+    async fn a_view_is_made_once_for_all_pages_and_again_after_a_change() {
+        let scratch = tempfile::tempdir().unwrap();
+        let dir = TeamDir::create(&scratch.path().join(".team")).unwrap();
+        let (context, ..) = context(&dir, false);
+        roster(&dir, None);
+        let mut hub = Hub::begin(&context, &dir, false).unwrap();
+        let mut counts = || {
+            let view = hub.view(&View::Overview).unwrap();
+            let other = hub.view(&View::Board).unwrap();
+            let count = view["groups"][3]["count"].clone();
+            assert_eq!((hub.made.len(), &other["groups"][3]["count"]), (2, &count));
+            count
+        };
+        let before = counts();
+        let config = json!({"version": 1, "seq": 2, "team_name": "t", "daemon": null, "members": []});
+        replace(&dir, &TeamPath::config(), config.to_string().as_bytes()).unwrap();
+        assert_eq!(counts(), before, "until the change is read");
+        hub.changed().await;
+        hub.read();
+        assert!(hub.made.is_empty());
+        assert_eq!(
+            (before, &hub.view(&View::Overview).unwrap()["groups"][3]["count"]),
+            (json!(1000), &json!(0))
+        );
     }
 }

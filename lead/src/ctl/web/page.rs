@@ -14,7 +14,7 @@ const JS: &str = "text/javascript; charset=utf-8";
 const SVG: &str = "image/svg+xml; charset=utf-8";
 
 /// All of them.
-const ASSETS: [Asset; 7] = [
+const ASSETS: [Asset; 9] = [
     Asset { path: "/", kind: HTML, text: include_str!("page/index.html") },
     Asset { path: "/style.css", kind: CSS, text: include_str!("page/style.css") },
     Asset { path: "/icon.svg", kind: SVG, text: include_str!("page/icon.svg") },
@@ -22,6 +22,8 @@ const ASSETS: [Asset; 7] = [
     Asset { path: "/element.js", kind: JS, text: include_str!("page/element.js") },
     Asset { path: "/views.js", kind: JS, text: include_str!("page/views.js") },
     Asset { path: "/sequence.js", kind: JS, text: include_str!("page/sequence.js") },
+    Asset { path: "/timeline.js", kind: JS, text: include_str!("page/timeline.js") },
+    Asset { path: "/cost.js", kind: JS, text: include_str!("page/cost.js") },
 ];
 
 /// What a browser must not do with the page: run or load anything else, make nodes of text, show it within another page.

@@ -28,8 +28,6 @@ const HEAD: usize = 16 << 10;
 const BODY: usize = 64 << 10;
 /// How long a client may take for each of them.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// After so long without a change a stream says that it is still there.
-const STILL_HERE: Duration = Duration::from_secs(15);
 /// Before the next attempt where no connection can be accepted: no descriptor is left, say.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -44,7 +42,7 @@ const HEADERS: [(&str, &str); 7] = [
     ("cache-control", "no-store"),
 ];
 
-type Body = UnsyncBoxBody<Bytes, Infallible>;
+pub(super) type Body = UnsyncBoxBody<Bytes, Infallible>;
 
 /// What the server asks of the one that has the files.
 pub(super) enum Ask {
@@ -124,7 +122,7 @@ impl Site {
     }
 
     /// Sends what a view shows, and then each part of it that has changed.
-    fn stream(self: &Arc<Self>, view: View) -> Result<Response<Body>, Refusal> {
+    pub(super) fn stream(self: &Arc<Self>, view: View) -> Result<Response<Body>, Refusal> {
         let busy = Refusal(StatusCode::SERVICE_UNAVAILABLE, "too many pages are open: close one");
         let place = Arc::clone(&self.streams).try_acquire_owned().map_err(|_| busy)?;
         let mut changed = self.changed.clone();
@@ -132,19 +130,14 @@ impl Site {
         let began = (Arc::clone(self), view, changed, Map::new(), place);
         let events = stream::unfold(began, async |(site, view, mut changed, mut sent, place)| {
             loop {
-                let is_news = match tokio::time::timeout(STILL_HERE, changed.changed()).await {
-                    Ok(Ok(())) => true,
-                    Ok(Err(_)) => return None,
-                    Err(_) => false,
-                };
+                // Nothing is asked and nothing sent while nothing happens.
+                changed.changed().await.ok()?;
                 let shown = site.view(view.clone()).await?;
-                let event = match difference(&mut sent, shown) {
-                    Some(new) => format!("data: {}\n\n", Value::Object(new)),
-                    None if is_news => continue,
-                    None => ": still here\n\n".to_owned(),
-                };
-                let frame = Ok::<_, Infallible>(Frame::data(Bytes::from(event)));
-                return Some((frame, (site, view, changed, sent, place)));
+                if let Some(new) = difference(&mut sent, shown) {
+                    let event = format!("data: {}\n\n", Value::Object(new));
+                    let frame = Ok::<_, Infallible>(Frame::data(Bytes::from(event)));
+                    return Some((frame, (site, view, changed, sent, place)));
+                }
             }
         });
         Ok(response(StatusCode::OK, "text/event-stream", StreamBody::new(events).boxed_unsync()))

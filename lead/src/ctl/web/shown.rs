@@ -1,9 +1,13 @@
 //! What the views show, as JSON: windows of the team, not all of it. Texts that others wrote are escaped here, as for a terminal.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value, json};
+use teamd_shared::clock::wall;
 use teamd_shared::journal::Team;
 use teamd_shared::price::{Dollars, Prices};
 use teamd_shared::request::Request;
+use teamd_shared::task::TaskId;
 use teamd_shared::team_dir::TeamDir;
 use teamd_shared::transcript::Usage;
 
@@ -14,7 +18,8 @@ use crate::ctl::money::TeamCost;
 use crate::ctl::table::cut;
 use crate::ctl::top::act;
 use crate::ctl::view::{
-    COLUMNS, Event, Part, Row, Seen, Sequence, Stage, Step, Turning, by_status, pending, rows, sort, standing,
+    Account, COLUMNS, Event, Life, Part, Row, Seen, Sequence, Share, Span, Spent, Stage, Stand, Step,
+    TaskPast, Turning, Window, by_status, pending, rows, sort, standing,
 };
 use crate::ctl::{escape, tokens};
 
@@ -22,6 +27,8 @@ use crate::ctl::{escape, tokens};
 const WINDOW: usize = 60;
 /// How many requests are shown, the oldest first.
 const REQUESTS: usize = 20;
+/// Into how many parts of time costs are divided.
+const SLOTS: u32 = 48;
 /// The longest text of a line, in columns.
 const LINE: usize = 240;
 /// The longest text of anything but a request, in characters.
@@ -43,6 +50,12 @@ pub(super) struct Shown<'s, 'd> {
 }
 
 impl Shown<'_, '_> {
+    /// Returns when any of it is another by itself: by the time alone, in seconds since 1970.
+    pub(super) fn changes_at(&self) -> Option<f64> {
+        let rows = rows(&self.seen.roster.members, self.seen.running, self.seen.team, self.prices);
+        rows.iter().filter_map(|row| row.standing.changes_at).reduce(f64::min)
+    }
+
     /// Returns what a view shows, in parts; none if there is no such thing.
     pub(super) fn view(&self, view: &View) -> Option<Map<String, Value>> {
         let mut shown = match view {
@@ -57,8 +70,9 @@ impl Shown<'_, '_> {
             View::Requests => json!({"requests": self.requests()}),
             View::Board => json!({"columns": self.board()}),
             View::Conversation(_) => self.conversation()?,
-            View::Sequence(last) => self.sequence(*last),
-            View::Cost => json!({"costs": self.costs()}),
+            View::Sequence(last, seconds) => self.sequence(*last, *seconds),
+            View::Timeline(seconds, until) => self.timeline(f64::from(*seconds), until.map(f64::from)),
+            View::Cost => self.costs(),
         };
         if let Some(shown) = shown.as_object_mut() {
             shown.extend(self.head(*view == View::Overview));
@@ -158,8 +172,10 @@ impl Shown<'_, '_> {
             "earlier": has_earlier}))
     }
 
-    fn sequence(&self, last: usize) -> Value {
+    fn sequence(&self, last: usize, seconds: Option<u32>) -> Value {
         let mut steps: Vec<&Step> = self.seen.feed.items().iter().flat_map(|item| &item.steps).collect();
+        let from = seconds.map_or(f64::NEG_INFINITY, |seconds| wall() - f64::from(seconds));
+        steps.retain(|step| step.at >= from);
         steps.sort_by(|a, b| a.at.total_cmp(&b.at));
         let sequence = Sequence::of(steps, last);
         let event = |event: &Event| {
@@ -177,17 +193,78 @@ impl Shown<'_, '_> {
         json!({"lifelines": sequence.lifelines, "events": events, "earlier": sequence.earlier})
     }
 
-    fn costs(&self) -> Vec<Value> {
-        let rows = rows(&self.seen.roster.members, self.seen.running, self.seen.team, self.prices);
+    /// Says what members and tasks did when.
+    fn timeline(&self, seconds: f64, until: Option<f64>) -> Value {
+        let Seen { roster, running, team, past, ledgers, .. } = self.seen;
+        let to = until.unwrap_or_else(wall);
+        let window = Window { from: to - seconds, to };
+        let mut rows = rows(&roster.members, running, team, self.prices);
+        sort(&mut rows);
+        let bars = rows.iter().filter_map(|row| {
+            let name = &row.member.name;
+            let bars = past.bars(name, (ledgers.of(name), running.contains(name)), window)?;
+            let life = |life: &Life| {
+                let end = life.ended.map(|(at, how)| json!([at, how.as_str()]));
+                json!([life.incarnation, life.decided, life.began, end])
+            };
+            let lives: Vec<Value> = bars.lives.iter().map(life).collect();
+            Some(json!({"name": name, "group": row.standing.group.title(), "lives": lives, "working": bars.working,
+                "awaiting": bars.awaiting, "leaving": bars.leaving}))
+        });
+        let (members, tasks) = (bars.collect::<Vec<_>>(), past.tasks_in(window));
+        let stand = |(stand, (from, to)): &(Stand, Span)| match stand {
+            Stand::Pending => json!(["pending", from, to]),
+            Stand::Held(name) => json!(["working", from, to, name]),
+            Stand::Checking => json!(["checking", from, to]),
+            Stand::Waiting => json!(["awaiting", from, to]),
+        };
+        let task = |(id, task): &(TaskId, &TaskPast)| {
+            json!({"id": id, "subject": line(&task.subject), "marks": task.marks,
+                "spans": task.spans.iter().map(stand).collect::<Vec<_>>()})
+        };
+        let began = past.lives.values().flatten().map(|life| life.decided).reduce(f64::min);
+        json!({"members": members[..members.len().min(WINDOW)], "tasks": tasks.iter().take(WINDOW).map(task).collect::<Vec<_>>(),
+            "counts": [members.len(), tasks.len()], "began": began, "reading": ledgers.unread()})
+    }
+
+    /// Says what members and tasks used, in all and over time.
+    fn costs(&self) -> Value {
+        let Seen { roster, running, team, past, ledgers, .. } = self.seen;
+        let mut account = Account::new(past, wall());
+        for member in &roster.members {
+            let ledger = ledgers.of(&member.name).into_iter();
+            ledger.for_each(|it| {
+                account.member((&member.name, &member.model, running.contains(&member.name)), it)
+            });
+        }
+        let spent = || account.members.values().flat_map(|share| &share.spent);
+        let times = || spent().map(|it| it.at);
+        let (from, to) =
+            (times().reduce(f64::min).unwrap_or_default(), times().reduce(f64::max).unwrap_or_default());
+        let over =
+            |share: Option<&Share>| slots(share.into_iter().flat_map(|share| &share.spent), (from, to));
+        let used = |usage: &Usage, cost: Option<Dollars>, share: Option<&Share>| {
+            let [input, cached, output] = kinds(usage);
+            json!({"input": input, "cached": cached, "output": output, "cost": cost.map(|cost| cost.to_string()),
+                "over": over(share)})
+        };
+        let rows = rows(&roster.members, running, team, self.prices);
         let mut rows: Vec<&Row<'_>> = rows.iter().filter(|row| !row.member.usage.is_nothing()).collect();
         rows.sort_by_key(|row| std::cmp::Reverse((row.cost, row.member.usage.billed())));
-        let cost = |row: &&Row<'_>| {
-            let usage = &row.member.usage;
-            json!({"name": row.member.name, "model": line(&row.member.model), "input": usage.input_tokens,
-                "cached": usage.cache_read_input_tokens + usage.cache_creation_input_tokens,
-                "output": usage.output_tokens, "cost": row.cost.map(|cost| cost.to_string())})
-        };
-        rows.iter().take(5 * WINDOW).map(cost).collect()
+        let members = rows.iter().take(WINDOW).map(|row| {
+            let member = row.member;
+            let of = json!({"name": member.name, "what": line(&member.model)});
+            with(of, used(&member.usage, row.cost, account.members.get(&member.name)))
+        });
+        let mut tasks: Vec<(&TaskId, &Share)> =
+            account.tasks.iter().filter(|(_, share)| !share.usage().is_nothing()).collect();
+        tasks.sort_by_key(|(_, share)| std::cmp::Reverse((share.cost(self.prices), share.usage().billed())));
+        let shown = tasks.iter().take(WINDOW).map(|(id, share)| {
+            let of = json!({"name": id, "what": line(&past.tasks[id].subject)});
+            with(of, used(&share.usage(), share.cost(self.prices), Some(share)))
+        });
+        json!({"members": members.collect::<Vec<_>>(), "tasks": shown.collect::<Vec<_>>(), "counts": [rows.len(), tasks.len()],
+            "all": slots(spent(), (from, to)), "from": from, "to": to, "reading": ledgers.unread()})
     }
 
     /// Writes the numbers for Prometheus.
@@ -199,7 +276,7 @@ impl Shown<'_, '_> {
             values.into_iter().for_each(|(labels, value)| text += &format!("teamd_{name}{labels} {value}\n"));
         };
         let one = |value: f64| vec![(String::new(), value)];
-        let mut statuses = std::collections::BTreeMap::new();
+        let mut statuses = BTreeMap::new();
         roster.members.iter().for_each(|it| *statuses.entry(it.status.as_str()).or_insert(0.0) += 1.0);
         let by_status = statuses.into_iter().map(|(status, n)| (format!("{{status=\"{status}\"}}"), n));
         metric("members", "gauge", "Members by status.", by_status.collect());
@@ -214,6 +291,38 @@ impl Shown<'_, '_> {
         metric("up", "gauge", "Whether the daemon runs.", one(f64::from(u8::from(self.has_daemon))));
         text
     }
+}
+
+/// Returns the tokens of one kind each: read, and neither put into a cache nor found there; read so; written.
+fn kinds(usage: &Usage) -> [u64; 3] {
+    let cached = usage.cache_read_input_tokens.saturating_add(usage.cache_creation_input_tokens);
+    [usage.input_tokens, cached, usage.output_tokens]
+}
+
+/// Returns the tokens of equal parts of a time, oldest first: the number of the part, and one number for each kind.
+fn slots<'s>(spent: impl Iterator<Item = &'s Spent>, (from, to): (f64, f64)) -> Vec<[u64; 4]> {
+    let mut slots: BTreeMap<u64, Usage> = BTreeMap::new();
+    let part = ((to - from) / f64::from(SLOTS - 1)).max(1.0);
+    for spent in spent {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a small number, from 0 on"
+        )]
+        let slot = ((spent.at - from) / part).clamp(0.0, f64::from(SLOTS - 1)) as u64;
+        *slots.entry(slot).or_default() += spent.usage;
+    }
+    let slot = |(slot, usage): (u64, Usage)| {
+        let [input, cached, output] = kinds(&usage);
+        [slot, input, cached, output]
+    };
+    slots.into_iter().map(slot).collect()
+}
+
+fn with(of: Value, more: Value) -> Value {
+    let mut all = object(of);
+    all.extend(object(more));
+    Value::Object(all)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "there are fewer requests than 2^53")]

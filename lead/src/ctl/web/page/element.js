@@ -47,13 +47,40 @@ function ageOf(since) {
   return seconds < 86400 ? `${Math.floor(seconds / 3600)}h` : `${Math.floor(seconds / 86400)}d`;
 }
 
-/** Makes a text that says how long ago a time is; it stays right. */
-export const age = (since) => h('time', { 'data-since': since }, ageOf(since));
-
-export function refreshAges() {
-  if (document.hidden) return;
-  for (const element of document.querySelectorAll('[data-since]')) element.textContent = ageOf(Number(element.dataset.since));
+/** How long an age stays as it is shown, in milliseconds. */
+function staysFor(since) {
+  const seconds = Math.max(0, Date.now() / 1000 - since);
+  const unit = [60, 3600, 86400].find((limit) => seconds < limit);
+  const step = { 60: 1, 3600: 60, 86400: 3600 }[unit] ?? 86400;
+  return 1000 * (step - seconds % step) + 20;
 }
+
+let [due, timer] = [Infinity, 0];
+
+/** Makes a text that says how long ago a time is; it stays right. */
+export function age(since) {
+  wake(staysFor(since));
+  return h('time', { 'data-since': since }, ageOf(since));
+}
+
+/** Wakes when the next age is another one, and not before. */
+function wake(time) {
+  if (document.hidden || Date.now() + time >= due) return;
+  clearTimeout(timer);
+  due = Date.now() + time;
+  timer = setTimeout(refreshAges, time);
+}
+
+function refreshAges() {
+  due = Infinity;
+  if (document.hidden) return;
+  for (const element of document.querySelectorAll('[data-since]')) {
+    const [since, shown] = [Number(element.dataset.since), element.textContent];
+    if (ageOf(since) !== shown) element.textContent = ageOf(since);
+    wake(staysFor(since));
+  }
+}
+document.addEventListener('visibilitychange', refreshAges);
 
 export const clock = (at) => new Date(at * 1000).toTimeString().slice(0, 8);
 

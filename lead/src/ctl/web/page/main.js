@@ -1,6 +1,6 @@
 // The frame of the page: the key, the stream of the view that is shown, and what stands above each view.
 
-import { h, refreshAges } from './element.js';
+import { h } from './element.js';
 import { views } from './views.js';
 
 const KEY = 'teamd-key';
@@ -122,5 +122,4 @@ function show() {
 $('nav').append(...Object.entries(views).map(([name, { title }]) =>
   h('a', { href: `#/${name}` }, title, name === 'requests' && h('b', { id: 'waiting', 'aria-label': 'pending' }))));
 addEventListener('hashchange', () => { if (location.hash.startsWith('#/')) show(); });
-setInterval(refreshAges, 1000);
 show();

@@ -2,7 +2,9 @@
 
 import { clock, h, open } from './element.js';
 
-const [ROW, LEFT, HUES, LETTER] = [30, 80, 6, 6.8];
+const [LEFT, HUES, LETTER] = [80, 6, 6.8];
+/** The spans of time that can be chosen, in seconds. */
+const TIMES = { 'all times': '', 'the last minute': 60, 'the last 10 minutes': 600, 'the last hour': 3600, 'the last day': 86400 };
 /** How many events there are at first, and how many more each time. */
 const PAGE = 200;
 
@@ -28,12 +30,19 @@ function inSight([a, b], [left, right]) {
   return [keep(a), keep(b)];
 }
 
+/** Cuts a text to the letters for which there is room. */
+function fit(text, room) {
+  const letters = Math.max(3, Math.floor(room / LETTER));
+  return text.length > letters ? `${text.slice(0, letters - 1)}…` : text;
+}
+
 function note(event, x, y, sight) {
   const glyph = { began: '●', ended: '■' };
   const text = `${event.bad ? '✕' : glyph[event.turning] ?? '·'} ${event.label}`;
-  // Where there is no room for it on the right.
-  const isLeft = x - sight[0] > sight[1] - x && x + LETTER * text.length > sight[1];
-  return h(`text.label${event.bad ? '.bad' : ''}`, { x: isLeft ? x - 10 : x + 10, y: y + 4, 'text-anchor': isLeft ? 'end' : 'start' }, text);
+  // Where there is more room, unless there is enough on the right.
+  const [before, behind] = [x - Math.max(sight[0], LEFT) - 10, sight[1] - x - 14];
+  const isLeft = before > behind && LETTER * text.length > behind;
+  return h(`text.label${event.bad ? '.bad' : ''}`, { x: isLeft ? x - 10 : x + 10, y: y + 4, 'text-anchor': isLeft ? 'end' : 'start' }, fit(text, isLeft ? before : behind));
 }
 
 function arrow(event, from, to, y, sight) {
@@ -42,24 +51,32 @@ function arrow(event, from, to, y, sight) {
   const way = to > from ? 1 : -1;
   const tip = to - way * 5;
   const [start, end] = inSight([from, to], sight);
-  const room = Math.max(24, Math.floor(Math.abs(end - start) / LETTER));
-  const label = event.label.length > room ? `${event.label.slice(0, room - 1)}…` : event.label;
   return [h(`path.arrow${hue}${event.request?.answer ? '.answer' : ''}`, { d: `M${from} ${y}H${tip - way * 5}` }),
     h(`path.tip${hue}`, { d: `M${tip} ${y}l${-way * 8} -4v8z` }),
-    h(`text.label${hue}`, { x: start + way * 9, y: y - 6, 'text-anchor': way > 0 ? 'start' : 'end' }, label)];
+    h(`text.label${hue}`, { x: start + way * 9, y: y - 6, 'text-anchor': way > 0 ? 'start' : 'end' }, fit(event.label, Math.max(24 * LETTER, Math.abs(end - start))))];
 }
 
 export const sequence = {
   title: 'Sequence',
   make(element, _, state) {
-    let last = PAGE;
+    let [last, scale, ROW] = [PAGE, 1, 30];
     const [names, body, box] = [h('svg', { height: 34 }), h('svg', { role: 'group', 'aria-label': 'Sequence diagram' }), h('div.scroll', { tabindex: 0, role: 'region', 'aria-label': 'Sequence diagram' })];
     const earlier = h('button', { onclick: () => { last += PAGE; view.begin(); } });
     box.append(h('div.head', {}, names), body);
     const empty = h('p.empty', {}, 'Nothing has happened yet.');
-    element.append(h('div.bar', {}, h('span.dim', {}, 'one colour: one request, dashed its answer · bars: incarnations · click: the text'), earlier), box, empty);
+    const zoom = (factor) => {
+      const middle = (box.scrollTop + box.clientHeight / 2) / ROW;
+      scale = Math.min(2.5, Math.max(.5, scale * factor));
+      ROW = Math.round(30 * Math.max(.6, scale));
+      paint();
+      box.scrollTop = middle * ROW - box.clientHeight / 2;
+    };
+    const times = h('select', { 'aria-label': 'Time shown', onchange: () => view.begin() }, Object.entries(TIMES).map(([text, value]) => h('option', { value }, text)));
+    const button = (text, title, factor) => h('button', { title, 'aria-label': title, onclick: () => zoom(factor) }, text);
+    element.append(h('div.bar', {}, button('−', 'Zoom out', .8), button('+', 'Zoom in', 1.25), times, h('span.dim', {}, 'one colour: one request, dashed its answer · bars: incarnations · click: the text'), earlier), box, empty);
     const geometry = () => {
-      const column = Math.min(150, Math.max(78, Math.floor((box.clientWidth - LEFT - 20) / Math.max(1, state.lifelines.length))));
+      const fits = Math.min(150, Math.max(78, Math.floor((box.clientWidth - LEFT - 20) / Math.max(1, state.lifelines.length))));
+      const column = Math.round(fits * scale);
       return { x: (lifeline) => LEFT + column * (lifeline + .5), width: Math.max(box.clientWidth - 2, LEFT + column * state.lifelines.length) };
     };
     const y = (row) => 24 + row * ROW;
@@ -67,12 +84,12 @@ export const sequence = {
       const show = () => open(`${clock(event.at)}  ${event.label}`, event.text || event.label);
       const time = clock(event.at);
       const isSame = at > 0 && clock(state.events[at - 1].at) === time;
-      return h('g', { tabindex: 0, role: 'button', 'aria-label': `${time} ${event.label}`, onclick: show, onkeydown: (key) => { if (key.key === 'Enter') show(); } },
+      return h('g', { tabindex: 0, role: 'button', onclick: show, onkeydown: (key) => { if (key.key === 'Enter') show(); } },
         h('rect.hit', { x: 0, y: y(at) - 19, width, height: ROW }), !isSame && h('text.clock', { x: 8, y: y(at) + 4 }, time),
         event.from === event.to ? note(event, x(event.from), y(at), sight) : arrow(event, x(event.from), x(event.to), y(at), sight));
     };
     const paint = () => {
-      if (!state.events) return;
+      if (!state.events || !box.clientWidth) return;
       const [{ x, width }, height] = [geometry(), y(state.events.length)];
       const [first, end] = [Math.max(0, Math.floor(box.scrollTop / ROW) - 5), Math.ceil((box.scrollTop + box.clientHeight) / ROW) + 5];
       const sight = [box.scrollLeft, box.scrollLeft + box.clientWidth];
@@ -96,7 +113,7 @@ export const sequence = {
     };
     box.addEventListener('scroll', () => requestAnimationFrame(paint));
     new ResizeObserver(() => requestAnimationFrame(paint)).observe(box);
-    const view = { query: () => `view=sequence&last=${last}`, draw };
+    const view = { query: () => `view=sequence&last=${last}${times.value && `&seconds=${times.value}`}`, draw };
     return view;
   },
 };

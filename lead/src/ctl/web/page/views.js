@@ -1,8 +1,10 @@
 // The views. Each has `make(element, argument, state)`, which returns `query()` and `draw()`.
 
+import { cost } from './cost.js';
 import { age, h, keep, markdown, open } from './element.js';
 import { get, post } from './main.js';
 import { sequence } from './sequence.js';
+import { timeline } from './timeline.js';
 
 const CLASS = { 'NEEDS YOU': 'need', STUCK: 'bad', WORKING: 'work', IDLE: 'idle', ENDED: 'ended' };
 const GLYPH = { 'NEEDS YOU': '●', STUCK: '▲', WORKING: '◐', IDLE: '○', ENDED: '·' };
@@ -180,22 +182,4 @@ const conversation = {
   },
 };
 
-const cost = {
-  title: 'Cost',
-  make(element, _, state) {
-    const rows = h('tbody');
-    const empty = h('p.empty', {}, 'No tokens were used yet.');
-    const heads = ['Teammate', 'Model', 'Input', 'Cached', 'Output', 'Cost'].map((title) => h('th', { scope: 'col' }, title));
-    const table = h('div.scroll', { tabindex: 0, role: 'region', 'aria-label': 'Cost' }, h('table', {}, h('thead', {}, h('tr', {}, heads)), rows));
-    element.append(h('h2', {}, 'Tokens and cost of each conversation'), table, empty);
-    const number = (count) => count.toLocaleString('en');
-    const draw = () => {
-      [table.hidden, empty.hidden] = [!state.costs.length, state.costs.length > 0];
-      keep(rows, state.costs, (one) => one.name, (one) => h('tr', {}, [one.name, one.model, number(one.input), number(one.cached), number(one.output), one.cost ?? '-']
-        .map((text) => h('td', {}, text))));
-    };
-    return { query: () => 'view=cost', draw };
-  },
-};
-
-export const views = { overview, requests, board, conversation, sequence, cost };
+export const views = { overview, requests, board, conversation, sequence, timeline, cost };

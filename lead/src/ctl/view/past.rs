@@ -1,0 +1,213 @@
+//! When what happened, from the journal: incarnations, waits for an answer, and what tasks went through. Pure.
+
+use std::collections::BTreeMap;
+
+use teamd_shared::id::RequestId;
+use teamd_shared::journal::{Line, MemberEvent, MemberRecord, Record};
+use teamd_shared::member::{Member, MemberStatus, Phase};
+use teamd_shared::name::Name;
+use teamd_shared::request::{Kind, Request, Status};
+use teamd_shared::task::{Stage, Task, TaskEvent, TaskId, TaskStatus};
+
+/// A time from when to when, in seconds since 1970; it goes on while there is no end.
+pub(in crate::ctl) type Span = (f64, Option<f64>);
+
+/// What the lines so far say.
+#[derive(Debug, Default)]
+pub(in crate::ctl) struct Past {
+    /// The incarnations of each member, oldest first.
+    pub(in crate::ctl) lives: BTreeMap<Name, Vec<Life>>,
+    /// When its plans waited for an answer.
+    awaiting: BTreeMap<String, BTreeMap<RequestId, Span>>,
+    /// When it was asked to leave; until its end, if it was to.
+    leaving: BTreeMap<String, BTreeMap<RequestId, Span>>,
+    /// The tasks.
+    pub(in crate::ctl) tasks: BTreeMap<TaskId, TaskPast>,
+}
+
+/// An incarnation.
+#[derive(Debug, Clone, PartialEq)]
+pub(in crate::ctl) struct Life {
+    pub(in crate::ctl) incarnation: u32,
+    /// When it was decided, in seconds since 1970.
+    pub(in crate::ctl) decided: f64,
+    /// When there was a process.
+    pub(in crate::ctl) began: Option<f64>,
+    /// When that was gone, and how it ended.
+    pub(in crate::ctl) ended: Option<(f64, MemberStatus)>,
+}
+
+/// What a task went through.
+#[derive(Debug, Clone, PartialEq)]
+pub(in crate::ctl) struct TaskPast {
+    pub(in crate::ctl) subject: String,
+    pub(in crate::ctl) status: TaskStatus,
+    /// How it stood when.
+    pub(in crate::ctl) spans: Vec<(Stand, Span)>,
+    /// When something was decided about the work.
+    pub(in crate::ctl) marks: Vec<(f64, TaskEvent)>,
+}
+
+/// How a task stands.
+#[derive(Debug, Clone, PartialEq)]
+pub(in crate::ctl) enum Stand {
+    Pending,
+    /// A teammate works on it.
+    Held(Name),
+    /// Its check runs.
+    Checking,
+    /// It waits for a review, or to be integrated.
+    Waiting,
+}
+
+impl Past {
+    /// Takes in a line of the journal; one that is told twice changes nothing.
+    pub(in crate::ctl) fn line(&mut self, line: &Line) {
+        match &line.record {
+            Record::Member(record) => self.member(line.at, record),
+            Record::Request(record) => self.request(&record.request),
+            Record::Task(record) => self.task(line.at, &record.task, Some(record.event)),
+            Record::Snapshot(team) => {
+                team.members.values().for_each(|state| self.known(&state.record));
+                team.requests.values().for_each(|request| self.request(request));
+                team.tasks.values().for_each(|task| self.task(task.updated_at, task, None));
+            }
+            Record::Team(_) => {}
+        }
+    }
+
+    fn member(&mut self, at: f64, record: &MemberRecord) {
+        let member = &record.member;
+        match record.event {
+            MemberEvent::Spawning => _ = self.life(&member.name, member.incarnation, at),
+            MemberEvent::Spawned | MemberEvent::Adopted => {
+                self.life(&member.name, member.incarnation, at).began.get_or_insert(at);
+            }
+            MemberEvent::Exited => {
+                let incarnation = record.ended_incarnation.unwrap_or(member.incarnation);
+                self.life(&member.name, incarnation, at).ended.get_or_insert((at, member.phase.ended_as()));
+                if incarnation != member.incarnation {
+                    self.life(&member.name, member.incarnation, at);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Takes in a member that a snapshot has.
+    fn known(&mut self, member: &Member) {
+        let life = self.life(&member.name, member.incarnation, member.spawned_at);
+        if member.phase != Phase::Spawning {
+            life.began.get_or_insert(member.spawned_at);
+        }
+        if !matches!(member.phase, Phase::Spawning | Phase::Running) {
+            life.ended.get_or_insert((member.updated_at, member.phase.ended_as()));
+        }
+    }
+
+    fn life(&mut self, name: &Name, incarnation: u32, at: f64) -> &mut Life {
+        let lives = self.lives.entry(name.clone()).or_default();
+        let known = lives.iter().rposition(|life| life.incarnation == incarnation);
+        let place = known.unwrap_or_else(|| {
+            lives.push(Life { incarnation, decided: at, began: None, ended: None });
+            lives.len() - 1
+        });
+        &mut lives[place]
+    }
+
+    fn request(&mut self, request: &Request) {
+        let (spans, end) = match (request.kind, request.status) {
+            // Work on other tasks goes on while a review waits.
+            (Kind::PlanApproval, _) => (&mut self.awaiting, request.resolved_at),
+            (Kind::Shutdown, Status::Approved) => (&mut self.leaving, None),
+            (Kind::Shutdown, _) => (&mut self.leaving, request.resolved_at),
+            _ => return,
+        };
+        let of_member = spans.entry(request.member().to_owned()).or_default();
+        of_member.insert(request.request_id.clone(), (request.created_at, end));
+    }
+
+    pub(super) fn task(&mut self, at: f64, task: &Task, event: Option<TaskEvent>) {
+        let (subject, status) = (task.subject.clone(), task.status);
+        let new = || TaskPast { subject: String::new(), status, spans: Vec::new(), marks: Vec::new() };
+        let past = self.tasks.entry(task.id).or_insert_with(new);
+        (past.subject, past.status) = (subject, status);
+        let stage = task.submission.as_ref().map(|submission| &submission.stage);
+        let stand = match (status, &task.owner) {
+            (TaskStatus::Pending, _) => Some(Stand::Pending),
+            (TaskStatus::InProgress, owner) => owner.clone().map(Stand::Held),
+            (TaskStatus::InReview, _) if matches!(stage, Some(Stage::Checking)) => Some(Stand::Checking),
+            (TaskStatus::InReview, _) => Some(Stand::Waiting),
+            _ => None,
+        };
+        let last = past.spans.last_mut().filter(|(_, span)| span.1.is_none());
+        if last.as_ref().map(|(stand, _)| stand) != stand.as_ref() {
+            last.into_iter().for_each(|(_, span)| span.1 = Some(at));
+            past.spans.extend(stand.map(|stand| (stand, (at, None))));
+        }
+        let is_verdict = |event: &TaskEvent| {
+            use TaskEvent::{Cancelled, Completed, Failed, Returned};
+            matches!(event, Cancelled | Completed | Failed | Returned)
+        };
+        let mark = event.filter(is_verdict).map(|event| (at, event));
+        past.marks.extend(mark.filter(|mark| !past.marks.contains(mark)));
+    }
+
+    /// Returns when processes of a member ended.
+    pub(super) fn exits(&self, name: &Name) -> Vec<f64> {
+        let lives = self.lives.get(name).map(Vec::as_slice).unwrap_or_default();
+        lives.iter().filter_map(|life| life.ended).map(|(at, _)| at).collect()
+    }
+
+    /// Returns when plans of a member waited for an answer.
+    pub(super) fn awaiting(&self, name: &Name) -> Vec<Span> {
+        self.awaiting.get(name.as_str()).into_iter().flat_map(BTreeMap::values).copied().collect()
+    }
+
+    /// Returns when a member was asked to leave.
+    pub(super) fn leaving(&self, name: &Name) -> Vec<Span> {
+        self.leaving.get(name.as_str()).into_iter().flat_map(BTreeMap::values).copied().collect()
+    }
+
+    /// Returns when members held tasks, those of one member oldest first.
+    pub(super) fn held(&self) -> BTreeMap<&Name, Vec<(TaskId, Span)>> {
+        let mut held: BTreeMap<&Name, Vec<(TaskId, Span)>> = BTreeMap::new();
+        for (id, task) in &self.tasks {
+            for (stand, span) in &task.spans {
+                if let Stand::Held(name) = stand {
+                    held.entry(name).or_default().push((*id, *span));
+                }
+            }
+        }
+        held.values_mut().for_each(|spans| spans.sort_by(|(_, a), (_, b)| a.0.total_cmp(&b.0)));
+        held
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ctl::requests::tests::{asked, spawned};
+
+    #[test]
+    fn a_restart_begins_the_next_incarnation_where_the_last_one_ended() {
+        let (mut past, alice) = (Past::default(), Name::new("alice").unwrap());
+        let text = spawned(1, "alice") + &asked(2, "a1b2c3d4", "plan_approval");
+        let lines: Vec<Line> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        for line in lines.iter().chain(&lines) {
+            past.line(line);
+        }
+        assert_eq!(past.lives[&alice].len(), 1, "what is told twice is there once");
+        assert_eq!(past.awaiting(&alice).len(), 1);
+        let Record::Member(mut record) = lines[0].record.clone() else { panic!("no member") };
+        let first = record.member.incarnation;
+        record.event = MemberEvent::Exited;
+        (record.ended_incarnation, record.member.incarnation) = (Some(first), first + 1);
+        record.member.phase = Phase::Spawning;
+        past.line(&Line { at: 50.0, record: Record::Member(record), ..lines[0].clone() });
+        let lives = &past.lives[&alice];
+        assert_eq!(lives[0].ended, Some((50.0, MemberStatus::Crashed)));
+        assert_eq!((lives[1].incarnation, lives[1].decided, lives[1].began), (first + 1, 50.0, None));
+        assert_eq!(past.exits(&alice), [50.0]);
+    }
+}

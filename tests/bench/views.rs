@@ -1,0 +1,292 @@
+//! What the two live views cost with 1,000 teammates and 100,000 messages.
+
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use teamd_shared::process::Identity;
+
+use crate::Effort;
+use crate::figure::{Figure, Sample, time};
+use crate::idle::scheduled;
+use crate::support::browser::drive;
+use crate::support::process::{let_pass, wakes};
+use crate::support::terminal::Terminal;
+use crate::support::{Team, poll_until};
+
+const TEAMMATES: usize = 1_000;
+/// For each of them.
+const MESSAGES: usize = 100;
+const ANSWERS: usize = 10;
+/// What was begun before must not be counted.
+const SETTLE: Duration = Duration::from_secs(5);
+const SIZE: (u16, u16) = (200, 60);
+
+/// Measures both.
+pub(crate) fn measure(effort: Effort) -> Vec<Figure> {
+    let team = team();
+    let idle = Duration::from_secs(if effort.quick { 10 } else { 60 });
+    let times = effort.of(30);
+    let (mut figures, mut heads) = (Vec::new(), Vec::new());
+    for (view, [paint, update, memory, cpu]) in
+        [("`top`", top(&team, times, idle)), ("`web`, the server", web(&team, times, idle))]
+    {
+        heads.extend([
+            (view, "first paint", paint),
+            (view, "a line is appended → shown", update),
+            (view, "memory (RSS)", memory),
+            (view, "idle", cpu),
+        ]);
+    }
+    for (view, what, measured) in heads {
+        figures.push(row(view, what, measured));
+    }
+    figures.extend(answers(&team));
+    figures.extend(browser(&team, times));
+    figures
+}
+
+fn row(view: &str, what: &str, measured: String) -> Figure {
+    Figure {
+        name: format!("{view}: {what}"),
+        measured,
+        limit: String::new(),
+        ratio: None,
+        aim: "",
+        met: true,
+    }
+}
+
+fn top(team: &Team, times: usize, idle: Duration) -> [String; 4] {
+    let began = Instant::now();
+    let mut terminal = Terminal::teamctl_at(team, &["top"], SIZE);
+    terminal.until_screen("the first row", |screen| screen.contains("▌ "));
+    let paint = time(began.elapsed());
+    terminal.press("4");
+    let_pass(SETTLE);
+    let mut sample = Sample::default();
+    for n in 0..times {
+        let began = append(team, n, 0);
+        terminal.until_screen("the message", |screen| screen.contains(&text(n, 0)));
+        sample.add(began.elapsed());
+        let_pass(Duration::from_millis(100));
+    }
+    terminal.press("1");
+    let rest = at_rest(terminal.pid(), idle);
+    terminal.press("q");
+    terminal.finish();
+    [paint, sample.to_string(), rest.0, rest.1]
+}
+
+fn web(team: &Team, times: usize, idle: Duration) -> [String; 4] {
+    let began = Instant::now();
+    let mut page = Page::of(team);
+    let mut events = page.stream("overview");
+    next(&mut events);
+    let paint = time(began.elapsed());
+    let_pass(SETTLE);
+    let mut sample = Sample::default();
+    for n in 0..times {
+        let began = append(team, n, 1);
+        while !next(&mut events).contains(&text(n, 1)) {}
+        sample.add(began.elapsed());
+        let_pass(Duration::from_millis(200));
+    }
+    // Each view has a reader, and none of them anything to read.
+    let others: Vec<_> = VIEWS.iter().map(|view| page.stream(view)).collect();
+    let rest = at_rest(page.running.pid(), idle);
+    drop((events, others));
+    page.end();
+    [paint, sample.to_string(), rest.0, rest.1]
+}
+
+const VIEWS: [&str; 6] =
+    ["requests", "board", "conversation&name=w1", "sequence&last=200", "timeline&seconds=3600", "cost"];
+
+/// The first answer of each view, once all is read: its size, and how long it takes.
+fn answers(team: &Team) -> Vec<Figure> {
+    let mut page = Page::of(team);
+    drop(page.stream("cost"));
+    let_pass(SETTLE);
+    let mut sizes = String::new();
+    for view in ["overview"].iter().chain(&VIEWS) {
+        let began = Instant::now();
+        let first = next(&mut page.stream(view));
+        let name = view.split('&').next().unwrap();
+        write!(sizes, "{name} {} kB in {}; ", first.len() / 1000, time(began.elapsed())).unwrap();
+    }
+    page.end();
+    vec![row("`web`, the server", "first answer of a view", sizes.trim_end_matches("; ").to_owned())]
+}
+
+fn browser(team: &Team, times: usize) -> Vec<Figure> {
+    let page = Page::of(team);
+    let file = team.path("inbox/lead.jsonl");
+    let said = drive("measure.mjs", &[&page.url, file.to_str().unwrap(), &times.to_string()]);
+    page.end();
+    let Some(said) = said else { return Vec::new() };
+    let said: Value = serde_json::from_str(&said).unwrap();
+    let span = |value: &Value| Duration::from_secs_f64(value.as_f64().unwrap() / 1e3);
+    let mut sample = Sample::default();
+    said["took"].as_array().unwrap().iter().for_each(|took| sample.add(span(took)));
+    let view = "the page in Chromium";
+    vec![
+        row(view, "first paint", time(span(&said["paint"]))),
+        row(view, "first view", time(span(&said["shown"]))),
+        row(view, "a line is appended → shown", sample.to_string()),
+        row(view, "heap", format!("{:.1} MB", said["heap"].as_f64().unwrap() / 1e6)),
+    ]
+}
+
+/// Memory, and what the process does while nothing happens.
+fn at_rest(pid: i32, idle: Duration) -> (String, String) {
+    let_pass(SETTLE);
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let rss = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    let kilobytes: f64 = rss.trim().trim_end_matches(" kB").parse().unwrap();
+    let before = (scheduled(pid).0, wakes(pid));
+    let_pass(idle);
+    let milliseconds = (scheduled(pid).0 - before.0) as f64 / 1e6;
+    let woken = wakes(pid) - before.1;
+    (
+        format!("{:.1} MB", kilobytes / 1024.0),
+        format!("CPU {milliseconds:.1} ms in {} s, woken {woken} times", idle.as_secs()),
+    )
+}
+
+fn text(n: usize, view: usize) -> String {
+    format!("measured {view}-{n}.")
+}
+
+/// Appends a message to the inbox of the lead, and returns when that began.
+fn append(team: &Team, n: usize, view: usize) -> Instant {
+    let line = message("w1", "lead", &text(n, view), teamd_shared::clock::wall());
+    let mut file = std::fs::OpenOptions::new().append(true).open(team.path("inbox/lead.jsonl")).unwrap();
+    let began = Instant::now();
+    file.write_all(line.as_bytes()).unwrap();
+    began
+}
+
+fn message(from: &str, to: &str, content: &str, at: f64) -> String {
+    let line = json!({"id": uuid::Uuid::now_v7(), "type": "message", "from": from, "to": to, "content": content, "timestamp": at});
+    format!("{line}\n")
+}
+
+/// A page that is served.
+struct Page {
+    running: crate::support::Running,
+    url: String,
+}
+
+impl Page {
+    fn of(team: &Team) -> Self {
+        let mut running = team.start_teamctl(["web"]);
+        let mut url = String::new();
+        BufReader::new(running.stdout()).read_line(&mut url).unwrap();
+        Self { running, url: url.trim().to_owned() }
+    }
+
+    fn stream(&mut self, view: &str) -> BufReader<TcpStream> {
+        let (address, key) = self.url.strip_prefix("http://").unwrap().split_once("/#").unwrap();
+        let mut stream = TcpStream::connect(address).unwrap();
+        write!(
+            stream,
+            "GET /events?view={view} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {key}\r\n\r\n"
+        )
+        .unwrap();
+        BufReader::new(stream)
+    }
+
+    fn end(self) {
+        self.running.signal(nix::sys::signal::Signal::SIGINT);
+        self.running.finish();
+    }
+}
+
+/// Returns the next event of a stream.
+fn next(events: &mut BufReader<TcpStream>) -> String {
+    let mut line = String::new();
+    assert!(poll_until(&mut || {
+        line.clear();
+        events.read_line(&mut line).unwrap();
+        line.starts_with("data: ")
+    }));
+    line
+}
+
+/// A team directory without a daemon: all of its members run (as this process), some wait for an answer, some work.
+fn team() -> Team {
+    let team = Team::started();
+    team.teamd(["stop"]).ok();
+    let (process, now) = (Identity::of_self().unwrap(), teamd_shared::clock::wall());
+    let position = json!({"offset": 0, "tail": "cbf29ce484222325"});
+    let usage = json!({"input_tokens": 700, "output_tokens": 200, "cache_read_input_tokens": 9_000});
+    let (mut journal, mut members) = (String::new(), Vec::new());
+    let mut seq = 0;
+    let mut line = |at: f64, record: Value| {
+        seq += 1;
+        let mut line = json!({"seq": seq, "at": at, "done": 0});
+        line.as_object_mut().unwrap().extend(record.as_object().unwrap().clone());
+        writeln!(journal, "{line}").unwrap();
+    };
+    line(
+        now - 3600.0,
+        json!({"version": 1, "record": "team", "event": "started", "team_name": "big", "daemon": null}),
+    );
+    for n in 0..TEAMMATES {
+        let (name, at) = (format!("w{n}"), now - 3000.0 + n as f64 / 10.0);
+        line(
+            at,
+            json!({"record": "member", "event": "spawned", "name": name, "role": "coder", "model": "anthropic:claude-sonnet-4-5",
+            "workspace": "/w", "plan": false, "approve_by": "person", "restart": "never", "incarnation": 1, "conversation": 1,
+            "begins_at": position, "phase": "running", "pid": process.pid, "start_ticks": process.start_ticks,
+            "boot_id": process.boot_id, "gate": "open", "ending": null, "exit": null, "spawned_at": at, "updated_at": at}),
+        );
+        let status = match n % 20 {
+            0 => {
+                line(
+                    at,
+                    json!({"record": "request", "event": "asked", "request_id": format!("{n:08x}"), "kind": "plan_approval",
+                    "from": name, "to": "lead", "status": "pending", "payload": {"plan": "Move the lexer.\n\n1. First\n2. Second"},
+                    "incarnation": 1, "message_id": uuid::Uuid::now_v7(), "created_at": at, "resolved_at": null, "reason": null}),
+                );
+                "awaiting_approval"
+            }
+            1..6 => "working",
+            _ => "idle",
+        };
+        let entry = |at: f64, event: Value| {
+            let mut entry = json!({"at": at, "inbox": position});
+            entry.as_object_mut().unwrap().extend(event.as_object().unwrap().clone());
+            format!("{entry}\n")
+        };
+        let mut transcript =
+            entry(at, json!({"entry": "life", "incarnation": 1, "conversation": 1, "prompt": "go"}));
+        for answer in 0..ANSWERS {
+            let at = at + 10.0 * answer as f64;
+            transcript += &entry(
+                at,
+                json!({"entry": "answer", "usage": usage, "content": [{"type": "text", "text": "I go on."}]}),
+            );
+        }
+        transcript += &entry(
+            at + 200.0,
+            json!({"entry": "idle", "idle_reason": "available", "content": "done", "message_id": uuid::Uuid::now_v7()}),
+        );
+        team.put(&format!("transcript/{name}.jsonl"), &transcript);
+        let inbox = (0..MESSAGES).map(|m| {
+            message(&format!("w{m}"), &name, "the lexer has a span for each token now", at + m as f64)
+        });
+        team.put(&format!("inbox/{name}.jsonl"), &inbox.collect::<String>());
+        members.push(json!({"name": name, "role": "coder", "status": status, "pid": process.pid, "start_ticks": process.start_ticks,
+            "incarnation": 1, "model": "anthropic:claude-sonnet-4-5", "workspace": "/w", "gate": "open", "usage": usage,
+            "updated_at": at, "spawned_at": at, "activity": if status == "working" { "bash: cargo test" } else { "" }}));
+    }
+    team.put("inbox/lead.jsonl", &message("w1", "lead", "first", now));
+    team.put("journal.jsonl", &journal);
+    let roster = json!({"version": 1, "seq": 1, "team_name": "big", "daemon": null, "members": members});
+    team.put("config.json", &roster.to_string());
+    team
+}

@@ -222,7 +222,7 @@ fn events_of_readers_are_not_heard() {
 fn who_watches_names_hears_of_no_line_that_is_appended() {
     let heard = |kind| {
         let signal = Signal::default();
-        let target = Target { names: true, ..target(true) };
+        let target = Target { names: true, closes: true, ..target(true) };
         target.hear(Ok(Event::new(kind).add_path("/t/inbox/a".into())), &signal);
         signal.pending.into_inner().unwrap().changes != Changes::default()
     };

@@ -102,8 +102,14 @@ fn web(team: &Team, times: usize, idle: Duration) -> [String; 4] {
     [paint, sample.to_string(), rest.0, rest.1]
 }
 
-const VIEWS: [&str; 6] =
-    ["requests", "board", "conversation&name=w1", "sequence&last=200", "timeline&seconds=3600", "cost"];
+const VIEWS: [&str; 6] = [
+    "requests",
+    "board",
+    "conversation&name=w1",
+    "sequence&last=200&lifelines=13",
+    "timeline&seconds=3600",
+    "cost",
+];
 
 /// The first answer of each view, once all is read: its size, and how long it takes.
 fn answers(team: &Team) -> Vec<Figure> {

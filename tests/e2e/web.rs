@@ -227,7 +227,7 @@ fn a_view_is_pushed_when_a_file_changes_and_a_verdict_is_for_its_request_alone()
         || {},
         |state| state["parts"].to_string().contains("bash echo hello"),
     );
-    let sequence = page.view("view=sequence&last=100");
+    let sequence = page.view("view=sequence&last=100&lifelines=13");
     assert_eq!(sequence["lifelines"], json!(["lead", "ana", "bo"]));
     assert!(sequence["events"].to_string().contains("approved"), "{sequence}");
     // The next daemon is found by its socket.
@@ -322,7 +322,7 @@ const VIEWS: [&str; 8] = [
     "requests",
     "board",
     "conversation&name=ana",
-    "sequence&last=200",
+    "sequence&last=200&lifelines=13",
     "timeline&seconds=3600",
     "timeline&seconds=4294967295&until=4294967295",
     "cost",

@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::ctl::args::{Diagram, DiagramFormat};
 use crate::ctl::context::Context;
 use crate::ctl::requests;
-use crate::ctl::view::{EVENTS, Sequence, history};
+use crate::ctl::view::{EVENTS, LIFELINES, Sequence, history};
 use crate::error::CommandResult;
 use crate::exit_code::ExitCode;
 
@@ -20,7 +20,7 @@ pub(in crate::ctl) fn run(context: &Context, args: &Diagram) -> CommandResult {
     if let Some(request) = &request {
         steps.retain(|step| step.request.as_ref().is_some_and(|(id, _)| *id == request.request_id));
     }
-    let sequence = Sequence::of(&steps, EVENTS);
+    let sequence = Sequence::of(&steps, (EVENTS, LIFELINES));
     if sequence.events.is_empty() {
         context.out.note("nothing happened since then");
     }

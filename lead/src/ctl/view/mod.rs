@@ -26,7 +26,7 @@ pub(super) use ledger::{Spent, ledger};
 pub(super) use lists::{COLUMNS, by_status, matches, pending, standing};
 pub(super) use past::{Life, Past, Span, Stand, TaskPast};
 pub(super) use rows::{Row, rows, sort};
-pub(super) use sequence::{EVENTS, Event, Sequence};
+pub(super) use sequence::{EVENTS, Event, LIFELINES, Sequence};
 pub(super) use side::{SLOTS, Side};
 pub(super) use steps::{Stage, Step, Turning};
 pub(super) use team::{Seen, TeamFiles};

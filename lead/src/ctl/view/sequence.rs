@@ -10,8 +10,8 @@ use crate::ctl::escape;
 use crate::ctl::grouping::headline;
 use crate::ctl::table::cut;
 
-/// The most lifelines: the lead and those that take part most.
-const LIFELINES: usize = 13;
+/// The most lifelines: the lead and those that take part most. One more stands for all others.
+pub(in crate::ctl) const LIFELINES: usize = 13;
 /// The most events of a picture.
 pub(in crate::ctl) const EVENTS: usize = 400;
 /// The longest text of an event, in columns.
@@ -47,11 +47,14 @@ pub(in crate::ctl) struct Event {
 }
 
 impl Sequence {
-    /// Makes the diagram of the last of these steps.
-    pub(in crate::ctl) fn of<'s>(steps: impl IntoIterator<Item = &'s Step>, last: usize) -> Self {
+    /// Makes the diagram of the last of these steps, with so many lifelines at most.
+    pub(in crate::ctl) fn of<'s>(
+        steps: impl IntoIterator<Item = &'s Step>,
+        (last, most): (usize, usize),
+    ) -> Self {
         let steps: Vec<&Step> = steps.into_iter().filter(|step| is_drawn(step)).collect();
         let (earlier, steps) = steps.split_at(steps.len().saturating_sub(last));
-        let (lifelines, others) = lifelines(steps);
+        let (lifelines, others) = lifelines(steps, most.clamp(2, LIFELINES));
         let place = |name: &str| lifelines.iter().position(|line| line == name).or(others).unwrap_or(0);
         let mut requests: HashMap<&RequestId, usize> = HashMap::new();
         let events = steps.iter().map(|step| {
@@ -92,7 +95,7 @@ fn agent(name: &str) -> &str {
 }
 
 /// Returns the lifelines, and which of them stands for all that have none of their own.
-fn lifelines(steps: &[&Step]) -> (Vec<String>, Option<usize>) {
+fn lifelines(steps: &[&Step], most: usize) -> (Vec<String>, Option<usize>) {
     let mut first: Vec<&str> = vec![LEAD];
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for name in steps.iter().flat_map(|step| [step.from.as_str(), step.to.as_str()]).map(agent) {
@@ -105,16 +108,16 @@ fn lifelines(steps: &[&Step]) -> (Vec<String>, Option<usize>) {
         }
         *count += 1;
     }
-    if first.len() <= LIFELINES {
+    if first.len() <= most {
         return (first.into_iter().map(str::to_owned).collect(), None);
     }
-    let mut most: Vec<&str> = first[1..].to_vec();
-    most.sort_by_key(|name| std::cmp::Reverse(counts[name]));
-    let left_out = most.split_off(LIFELINES - 1);
+    let mut by_count: Vec<&str> = first[1..].to_vec();
+    by_count.sort_by_key(|name| std::cmp::Reverse(counts[name]));
+    let left_out = by_count.split_off(most - 1);
     first.retain(|name| !left_out.contains(name));
     let others = format!("{} others", left_out.len());
     let lifelines = first.into_iter().map(str::to_owned).chain([others]);
-    (lifelines.collect(), Some(LIFELINES))
+    (lifelines.collect(), Some(most))
 }
 
 fn label(step: &Step) -> String {
@@ -147,14 +150,15 @@ mod tests {
     fn those_that_take_part_most_have_a_lifeline_and_the_others_share_one() {
         let mut steps: Vec<Step> = (0..20).map(|n| said("lead", &format!("w{n}"), "hi")).collect();
         steps.extend((10..20).map(|n| said(&format!("w{n}"), "w0", "hi")));
-        let sequence = Sequence::of(&steps, EVENTS);
+        let sequence = Sequence::of(&steps, (EVENTS, LIFELINES));
         assert_eq!(sequence.lifelines.len(), LIFELINES + 1);
         assert_eq!((sequence.lifelines[0].as_str(), sequence.lifelines[13].as_str()), ("lead", "8 others"));
         let places: Vec<usize> = sequence.events.iter().map(|event| event.to).collect();
         assert_eq!(places[..4], [1, 2, 13, 13]);
         let labels = [&sequence.events[0].label, &sequence.events[2].label];
         assert_eq!(labels, ["hi", "lead → w2: hi"]);
-        let only_last = Sequence::of(&vec![said("user", "lead", "x"); EVENTS + 3], EVENTS);
+        assert_eq!(Sequence::of(&steps, (EVENTS, 2)).lifelines, ["lead", "w0", "19 others"]);
+        let only_last = Sequence::of(&vec![said("user", "lead", "x"); EVENTS + 3], (EVENTS, LIFELINES));
         assert_eq!((only_last.earlier, only_last.events.len()), (3, EVENTS));
         assert_eq!((only_last.lifelines.len(), only_last.events[0].to), (1, 0), "a note on the lead");
     }

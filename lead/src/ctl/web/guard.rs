@@ -33,8 +33,8 @@ pub(super) enum View {
     Requests,
     Board,
     Conversation(Name),
-    /// With so many of the last events, of the last so many seconds.
-    Sequence(usize, Option<u32>),
+    /// With so many of the last events and so many lifelines, of the last so many seconds.
+    Sequence((usize, usize), Option<u32>),
     /// So many seconds, which end at a time (in seconds since 1970), or now.
     Timeline(u32, Option<u32>),
     Cost,
@@ -156,7 +156,10 @@ fn view(query: &str) -> Option<View> {
         "requests" => View::Requests,
         "board" => View::Board,
         "conversation" => View::Conversation(Name::of_inbox(value("name")?).ok()?),
-        "sequence" => View::Sequence(value("last")?.parse().ok()?, seconds("seconds")),
+        "sequence" => View::Sequence(
+            (value("last")?.parse().ok()?, value("lifelines")?.parse().ok()?),
+            seconds("seconds"),
+        ),
         "timeline" => View::Timeline(seconds("seconds")?, seconds("until")),
         "cost" => View::Cost,
         "task" => View::Task(value("id")?.parse().ok()?),

@@ -303,7 +303,7 @@ mod tests {
         let guard = Guard { port: 1, key: String::new(), is_read_only: false, has_metrics: false };
         let site = std::sync::Arc::new(Site::new(guard, asks, changed));
         let mut hub = Hub::begin(&context, &dir, false).unwrap();
-        let views = [View::Overview, View::Sequence(200, None), View::Timeline(600, None), View::Cost];
+        let views = [View::Overview, View::Sequence((200, 13), None), View::Timeline(600, None), View::Cost];
         for view in views {
             let mut page = site.stream(view).ok().unwrap().into_body();
             tokio::spawn(async move { while page.frame().await.is_some() {} });

@@ -70,7 +70,7 @@ impl Shown<'_, '_> {
             View::Requests => json!({"requests": self.requests()}),
             View::Board => json!({"columns": self.board()}),
             View::Conversation(_) => self.conversation()?,
-            View::Sequence(last, seconds) => self.sequence(*last, *seconds),
+            View::Sequence(most, seconds) => self.sequence(*most, *seconds),
             View::Timeline(seconds, until) => self.timeline(f64::from(*seconds), until.map(f64::from)),
             View::Cost => self.costs(),
         };
@@ -172,12 +172,12 @@ impl Shown<'_, '_> {
             "earlier": has_earlier}))
     }
 
-    fn sequence(&self, last: usize, seconds: Option<u32>) -> Value {
+    fn sequence(&self, most: (usize, usize), seconds: Option<u32>) -> Value {
         let mut steps: Vec<&Step> = self.seen.feed.items().iter().flat_map(|item| &item.steps).collect();
         let from = seconds.map_or(f64::NEG_INFINITY, |seconds| wall() - f64::from(seconds));
         steps.retain(|step| step.at >= from);
         steps.sort_by(|a, b| a.at.total_cmp(&b.at));
-        let sequence = Sequence::of(steps, last);
+        let sequence = Sequence::of(steps, most);
         let event = |event: &Event| {
             let request = event.request.map(|(number, stage)| {
                 json!({"number": number, "answer": !matches!(stage, Stage::Asked | Stage::Joined)})

@@ -51,9 +51,14 @@ function arrow(event, from, to, y, sight) {
   const way = to > from ? 1 : -1;
   const tip = to - way * 5;
   const [start, end] = inSight([from, to], sight);
+  const text = fit(event.label, Math.max(24 * LETTER, Math.abs(end - start)));
+  // From the beginning of the arrow on, unless that would leave the screen.
+  const [first, last] = [Math.max(sight[0], LEFT) + 4, sight[1] - 6];
+  const long = LETTER * text.length;
+  const label = way > 0 ? Math.min(start + 9, Math.max(first, last - long)) : Math.max(start - 9, Math.min(last, first + long));
   return [h(`path.arrow${hue}${event.request?.answer ? '.answer' : ''}`, { d: `M${from} ${y}H${tip - way * 5}` }),
     h(`path.tip${hue}`, { d: `M${tip} ${y}l${-way * 8} -4v8z` }),
-    h(`text.label${hue}`, { x: start + way * 9, y: y - 6, 'text-anchor': way > 0 ? 'start' : 'end' }, fit(event.label, Math.max(24 * LETTER, Math.abs(end - start))))];
+    h(`text.label${hue}`, { x: label, y: y - 6, 'text-anchor': way > 0 ? 'start' : 'end' }, text)];
 }
 
 export const sequence = {
@@ -113,7 +118,8 @@ export const sequence = {
     };
     box.addEventListener('scroll', () => requestAnimationFrame(paint));
     new ResizeObserver(() => requestAnimationFrame(paint)).observe(box);
-    const view = { query: () => `view=sequence&last=${last}${times.value && `&seconds=${times.value}`}`, draw };
+    const lifelines = () => Math.max(3, Math.floor((element.clientWidth - LEFT) / 78) - 1);
+    const view = { query: () => `view=sequence&last=${last}&lifelines=${lifelines()}${times.value && `&seconds=${times.value}`}`, draw };
     return view;
   },
 };

@@ -3,7 +3,7 @@
 use anstyle::Style;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
-use teamd_shared::task::Task;
+use teamd_shared::task::{Task, TaskId};
 
 use super::Scene;
 use crate::ctl::commands::task::{blockers, style};
@@ -15,8 +15,10 @@ use crate::ctl::top::app::{App, Target};
 use crate::ctl::top::text::{cell, row};
 use crate::ctl::view::{COLUMNS, standing};
 
-/// The lines that a task has.
+/// The lines that a task has, where there is room for them.
 const LINES: u16 = 2;
+/// Below so many columns there is room for one column of the board.
+const NARROW: u16 = 48;
 
 impl App {
     pub(super) fn tasks(&mut self, frame: &mut Frame<'_>, scene: &Scene<'_>, area: Rect) {
@@ -29,23 +31,31 @@ impl App {
             return;
         }
         let columns = self.columns.clone();
-        // An empty column needs room for its title alone.
-        let widths = columns.each_ref().map(|ids| if ids.is_empty() { 1 } else { 3 }).map(Constraint::Fill);
-        let areas: [Rect; 4] = Layout::horizontal(widths).spacing(1).areas(area);
+        let is_selected = |ids: &&Vec<TaskId>| self.tasks.selected().is_some_and(|id| ids.contains(id));
+        let is_narrow = area.width < NARROW;
+        // An empty column needs room for its title alone; where there is room for one, it is that of the selected task.
+        let widths = columns.each_ref().map(|ids| match (is_narrow, ids.is_empty()) {
+            (true, _) => u16::from(is_selected(&ids)),
+            (false, true) => 1,
+            (false, false) => 3,
+        });
+        let widths = widths.map(Constraint::Fill);
+        let areas: [Rect; 4] = Layout::horizontal(widths).spacing(u16::from(!is_narrow)).areas(area);
         for ((title, ids), area) in COLUMNS.into_iter().zip(&columns).zip(areas) {
             let [heading, cards] = Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(area);
             let title = format!(" {title} {}", ids.len());
             let dashes = "─".repeat(usize::from(heading.width).saturating_sub(width(&title) + 1));
             frame.render_widget(row(&format!("{} {}", paint(BOLD, title), paint(DIM, dashes))), heading);
-            let room = usize::from(cards.height / LINES);
+            let lines = LINES.min(cards.height).max(1);
+            let room = usize::from(cards.height / lines);
             let at = ids.iter().position(|id| Some(id) == self.tasks.selected());
             // Only the column of the selected task scrolls.
             let top = at.map_or(0, |at| self.tasks.scroll(at, ids.len(), room));
             let shown = ids.iter().skip(top).take(room).filter_map(|id| scene.team.tasks.get(id));
-            for (y, task) in (cards.y..).step_by(LINES.into()).zip(shown) {
-                let place = Rect { y, height: LINES, ..cards };
+            for (y, task) in (cards.y..).step_by(lines.into()).zip(shown) {
+                let place = Rect { y, height: lines, ..cards };
                 let is_selected = self.tasks.selected() == Some(&task.id);
-                for (y, line) in (y..).zip(card(task, scene, is_selected, cards.width.into())) {
+                for (y, line) in (y..y + lines).zip(card(task, scene, is_selected, cards.width.into())) {
                     frame.render_widget(row(&line), Rect { y, height: 1, ..cards });
                 }
                 self.targets.push((place, Target::Task(task.id)));

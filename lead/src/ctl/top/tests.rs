@@ -234,7 +234,7 @@ fn each_pane_fits_a_small_and_a_large_screen() {
 
 #[test]
 fn the_smallest_screen_shows_what_is_selected() {
-    for (pane, shown) in [("1", "▌ ana"), ("2", "▌ ana"), ("3", "▌ 1 Task 1"), ("4", "▌")] {
+    for (pane, shown) in [("1", "▌ ana"), ("2", "▌ ana"), ("3", "▌ 1 Fix"), ("4", "▌")] {
         let mut stage = stage((20, 5));
         stage.press(pane);
         let screen = stage.draw();

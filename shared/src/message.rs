@@ -95,7 +95,11 @@ pub enum Body {
         answered_by: Option<AnsweredBy>,
     },
     /// The lead asks for a plan; the gate is closed. It is no request: no id, no state.
-    PlanRequest,
+    PlanRequest {
+        /// The line of the journal that closes the gate with it, if one does: the message can arrive before the directive.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        gate_closed: Option<u64>,
+    },
     /// A teammate submits a plan.
     PlanApprovalRequest {
         /// The request.
@@ -228,7 +232,7 @@ impl Body {
             Self::Broadcast => "broadcast",
             Self::ShutdownRequest { .. } => "shutdown_request",
             Self::ShutdownResponse { .. } => "shutdown_response",
-            Self::PlanRequest => "plan_request",
+            Self::PlanRequest { .. } => "plan_request",
             Self::PlanApprovalRequest { .. } => "plan_approval_request",
             Self::PlanApprovalResponse { .. } => "plan_approval_response",
             Self::ReviewRequest { .. } => "review_request",
@@ -236,6 +240,14 @@ impl Body {
             Self::TeammateTerminated { .. } => "teammate_terminated",
             Self::TaskAssignment { .. } => "task_assignment",
             Self::Unknown { kind } => kind,
+        }
+    }
+
+    /// Returns the line of the journal that closes the gate of its reader with it, if one does.
+    pub fn gate_closed(&self) -> Option<u64> {
+        match self {
+            Self::PlanRequest { gate_closed } | Self::TaskAssignment { gate_closed, .. } => *gate_closed,
+            _ => None,
         }
     }
 
@@ -250,7 +262,7 @@ impl Body {
             Self::TaskAssignment { subject, .. } => subject.clone(),
             Self::Message
             | Self::Broadcast
-            | Self::PlanRequest
+            | Self::PlanRequest { .. }
             | Self::ReviewRequest { .. }
             | Self::Unknown { .. } => String::new(),
         }

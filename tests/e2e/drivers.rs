@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::checkouts::{REPOSITORY, add, git, until, user};
 use crate::support::cgroup::note;
 use crate::support::model_server::{Api, ModelServer, Reply};
-use crate::support::process::children;
+use crate::support::process::{descendants, is_agent};
 use crate::support::{Team, is_alive, signal};
 
 const KEY: &str = "sk-fake-0123456789-never-to-be-seen";
@@ -24,8 +24,6 @@ struct Stub {
     key: &'static str,
     /// Where its sessions are, below its state directory.
     sessions: &'static str,
-    /// An argument that no other program has.
-    argument: &'static str,
 }
 
 const CLAUDE: Stub = Stub {
@@ -33,7 +31,6 @@ const CLAUDE: Stub = Stub {
     program: include_str!("../fixtures/claude-stub.py"),
     key: "ANTHROPIC_API_KEY",
     sessions: "claude/projects/*/*.jsonl",
-    argument: "stream-json",
 };
 
 const CODEX: Stub = Stub {
@@ -41,7 +38,6 @@ const CODEX: Stub = Stub {
     program: include_str!("../fixtures/codex-stub.py"),
     key: "OPENAI_API_KEY",
     sessions: "codex/sessions/*/*/*/*.jsonl",
-    argument: "app-server",
 };
 
 /// Makes a test of each scenario, for each stub.
@@ -105,19 +101,9 @@ fn session(team: &Team, stub: &Stub) -> String {
 }
 
 /// The process of the agent itself.
-fn agent_of(team: &Team, stub: &Stub) -> i32 {
-    let is_agent = |pid: &i32| {
-        let line = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        !line.starts_with("team-") && line.contains(stub.argument)
-    };
-    let mut level = vec![team.pid("carol")];
-    for _ in 0..4 {
-        level = level.into_iter().flat_map(children).collect();
-        if let Some(agent) = level.iter().find(|pid| is_agent(pid)) {
-            return *agent;
-        }
-    }
-    panic!("no agent: {:?}", team.processes());
+fn agent_of(team: &Team) -> i32 {
+    let agent = descendants(team.pid("carol")).into_iter().find(|&pid| is_agent(pid));
+    agent.unwrap_or_else(|| panic!("no agent: {:?}", team.processes()))
 }
 
 fn one_process_works_through_many_messages_and_leaves_at_once_when_idle(stub: &Stub) {
@@ -228,7 +214,7 @@ fn a_killed_agent_goes_on_with_its_session_and_is_told_nothing_twice(stub: &Stub
         team.send("carol", "$ echo once >> runs; touch ready; until [ -e go ]; do sleep 0.01; done");
         team.until("the command", || team.made("ready"));
         team.send("carol", "$ echo later >> runs");
-        let (agent, worker) = (agent_of(&team, stub), team.pid("carol"));
+        let (agent, worker) = (agent_of(&team), team.pid("carol"));
         signal(if kills_worker { worker } else { agent }, Signal::SIGKILL);
         team.until("its end", || !is_alive(agent));
         team.write("go", "");
@@ -427,7 +413,7 @@ fn it_obeys_the_gate_resumes_and_leaves_without_a_request(real: &Real) {
         team.results("carol").iter().filter(|it| it.to_string().contains("ead-only file system")).count();
     assert_eq!(refused, 2, "{:?}", team.results("carol"));
 
-    let agent = agent_of(&team, stub);
+    let agent = agent_of(&team);
     signal(agent, Signal::SIGKILL);
     team.until("its end", || !is_alive(agent));
     team.send("carol", "the work after the kill");
@@ -463,7 +449,7 @@ fn it_is_told_each_message_once_whenever_it_is_killed(real: &Real) {
         team.send("carol", &format!("message {round:02};"));
         let (sent, moment) = (Instant::now(), Duration::from_millis(round * 137 % 400));
         team.until("the moment", || sent.elapsed() >= moment);
-        signal(agent_of(&team, stub), Signal::SIGKILL);
+        signal(agent_of(&team), Signal::SIGKILL);
         team.until("its turn", || {
             server.requests().iter().any(|it| it.mentions(&format!("message {round:02};")))
         });

@@ -136,12 +136,14 @@ fn a_request_for_a_plan_holds_although_the_daemon_died_before_its_word() {
     // Crash window P4: config.json says closed, and the worker has not come back to the new daemon yet.
     let team = Team::started();
     team.spawn("alice", "");
+    let closed_at = team.journal().last().unwrap()["seq"].as_u64().unwrap() + 1;
     // Its pauses between attempts grow: it comes back a second after the daemon.
     team.kill_daemon();
     team.until("her to know that the daemon is gone", || {
         team.file("log/alice.log").contains("the daemon is gone")
     });
-    let request = json!({"type": "plan_request", "from": "lead", "content": "how?"});
+    let request =
+        json!({"type": "plan_request", "from": "lead", "content": "how?", "gate_closed": closed_at});
     // In one piece: the order is carried out in the work that the request begins.
     let order = json!({"type": "message", "from": "user", "content": "/bash echo early > early"});
     team.echo("alice", &format!("{request}\n{order}"));

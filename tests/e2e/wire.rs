@@ -26,7 +26,13 @@ fn blank(line: &str, key: &str, word: &str) -> String {
 /// The lines of an inbox without what differs from run to run.
 fn normalised(team: &Team, inbox: &str) -> Vec<String> {
     let raw = std::fs::read_to_string(team.path(&format!("inbox/{inbox}.jsonl"))).unwrap();
-    let blanks = [("id", "\"ID\""), ("request_id", "\"REQUEST\""), ("timestamp", "TIME"), ("at", "TIME")];
+    let blanks = [
+        ("id", "\"ID\""),
+        ("request_id", "\"REQUEST\""),
+        ("timestamp", "TIME"),
+        ("at", "TIME"),
+        ("gate_closed", "SEQ"),
+    ];
     let line = |line: &str| blanks.iter().fold(line.to_owned(), |line, (key, word)| blank(&line, key, word));
     raw.lines().map(line).collect()
 }

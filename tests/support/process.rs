@@ -87,3 +87,20 @@ pub(crate) fn let_pass(time: Duration) {
     let began = Instant::now();
     assert!(poll_until(&mut || began.elapsed() >= time));
 }
+
+/// Whether a process is an agent of others.
+pub(crate) fn is_agent(pid: i32) -> bool {
+    let line = command_line(pid);
+    !line.starts_with("team-") && (line.contains("stream-json") || line.contains("app-server"))
+}
+
+/// All that descends from a process.
+pub(crate) fn descendants(pid: i32) -> Vec<i32> {
+    let mut all = children(pid);
+    let mut next = 0;
+    while let Some(&parent) = all.get(next) {
+        next += 1;
+        all.extend(children(parent));
+    }
+    all
+}

@@ -4,6 +4,7 @@
 //!
 //! `TEAM_SIM_SEED=n` replays one schedule and prints it; `TEAM_SIM_FROM=n` and `TEAM_SIM_SCHEDULES=n` run others.
 
+mod agent;
 mod daemon;
 mod disk;
 mod machine;

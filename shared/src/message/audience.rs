@@ -40,7 +40,7 @@ impl Message {
         match &self.body {
             Body::Message
             | Body::Broadcast
-            | Body::PlanRequest
+            | Body::PlanRequest { .. }
             | Body::TaskAssignment { .. }
             | Body::Unknown { .. } => Relevance::Work,
             Body::IdleNotification { .. }
@@ -76,7 +76,7 @@ impl Message {
             }
             Body::ShutdownResponse { approve: true, .. }
             | Body::ShutdownRequest { .. }
-            | Body::PlanRequest
+            | Body::PlanRequest { .. }
             | Body::TaskAssignment { .. }
             | Body::PlanApprovalResponse { .. } => Relevance::None,
         }

@@ -110,7 +110,7 @@ impl Fields {
             "shutdown_response" => self.shutdown_response(content, None)?,
             "shutdown_approved" => self.shutdown_response(content, Some(true))?,
             "shutdown_rejected" => self.shutdown_response(content, Some(false))?,
-            "plan_request" => Body::PlanRequest,
+            "plan_request" => Body::PlanRequest { gate_closed: self.gate_closed() },
             "plan_approval_request" => self.plan(content)?,
             // Others use one type for both directions, and tell them apart by the plan in it.
             "plan_approval_response" if from != LEAD && self.0.contains_key("plan") => self.plan(content)?,
@@ -133,11 +133,15 @@ impl Fields {
             },
             "task_assignment" => Body::TaskAssignment {
                 task_id: self.task_id(),
-                gate_closed: self.take("gate_closed").and_then(|v| json::whole(&v)),
+                gate_closed: self.gate_closed(),
                 subject: self.take("subject").and_then(|v| v.as_str().map(str::to_owned)).unwrap_or_default(),
             },
             other => Body::Unknown { kind: other.to_owned() },
         })
+    }
+
+    fn gate_closed(&mut self) -> Option<u64> {
+        self.take("gate_closed").and_then(|v| json::whole(&v))
     }
 
     fn task_id(&mut self) -> Option<u32> {

@@ -91,7 +91,8 @@ fn unknown_types_and_fields_are_kept() {
 
 #[test]
 fn a_field_is_written_once_whatever_else_was_kept() {
-    let mut message = Message::new(Uuid::nil(), "a", "b", 1.0, Body::PlanRequest).with_content("x");
+    let mut message =
+        Message::new(Uuid::nil(), "a", "b", 1.0, Body::PlanRequest { gate_closed: None }).with_content("x");
     for name in ["to", "content", "more", "reason"] {
         message.extra.insert(name.to_owned(), "kept".into());
     }

@@ -365,7 +365,9 @@ fn a_gate_opens_and_closes_and_opens_while_the_agent_runs() {
     team.until("some lines", || lines() > 20);
     for _ in 0..2 {
         team.kill_daemon();
-        let line = json!({"type": "plan_request", "from": "lead", "content": "a plan"});
+        let closed_at = team.journal().last().unwrap()["seq"].as_u64().unwrap() + 1;
+        let line =
+            json!({"type": "plan_request", "from": "lead", "content": "a plan", "gate_closed": closed_at});
         team.echo("carol", &line.to_string());
         team.until("the gate to close", || is_read_only(&team));
         let closed_at = lines();

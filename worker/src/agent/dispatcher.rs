@@ -146,11 +146,8 @@ impl<T: Tools> Dispatcher<T> {
         match heard {
             Heard::Daemon(said) => self.receive(said),
             Heard::NoTeam => self.state.end(End::Unknown("the team directory was deleted".to_owned())),
-            Heard::Away => {
-                // What it had decided last it may have left in the inbox alone, and the daemon wakes no worker any more.
-                self.fetch();
-                self.state.away();
-            }
+            // What it had decided last it may have left in the inbox alone, and the daemon wakes no worker any more.
+            Heard::Away => self.fetch(),
         }
     }
 

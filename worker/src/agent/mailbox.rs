@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use teamd_shared::clock;
 use teamd_shared::inbox::{self, InboxLine, ReadError, Reader, RejectedLine};
-use teamd_shared::message::{Body, LEAD, Message, Relevance, USER};
+use teamd_shared::message::{Message, Relevance, USER};
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
@@ -195,7 +195,7 @@ impl Mailbox {
             for message in messages {
                 arrived.mail = arrived.mail.max(message.relevance(&self.name));
                 arrived.of_person |= message.from == USER && message.starts_a_turn(&self.name);
-                arrived.plan_request |= message.from == LEAD && message.body == Body::PlanRequest;
+                arrived.gate_closed = arrived.gate_closed.max(message.body.gate_closed().unwrap_or_default());
             }
         }
         arrived

@@ -85,7 +85,7 @@ impl<T: Tools> Session<T> {
     /// # Errors
     /// Why it does not. Fits behind "error: ".
     pub(crate) async fn await_agent(&mut self) -> Result<(), String> {
-        self.start_agent()?;
+        self.start_agent().await?;
         let Some(agent) = self.model.agent() else { return Ok(()) };
         let ready = tokio::time::timeout(READY, agent.ready()).await;
         ready

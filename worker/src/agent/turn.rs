@@ -1,8 +1,6 @@
 //! The steps of a turn: the model is asked, its calls run one after the other, each result is recorded before
 //! the next call begins. What a step does next is not decided here.
 
-use std::time::Duration;
-
 use teamd_shared::member::Gate;
 use teamd_shared::message::{Body, LEAD};
 use teamd_shared::mutant;
@@ -17,9 +15,6 @@ use crate::core::state::{End, PlanOutcome, ShutdownAnswer, Why};
 use crate::model::{AgentMind, ModelError};
 use crate::tools::{Action, AfterCrash, Call, LocalAction, Outcome, PlanApproval, Runs, Tools};
 
-/// How long the directive is waited for that belongs to a request for a plan.
-const DIRECTED_WITHIN: Duration = Duration::from_secs(1);
-
 /// What a call is told that a closed gate refuses.
 const GATE_CLOSED: &str = "refused: the gate is closed, nothing may be changed; submit a plan with plan_approval and wait for \
      the verdict";
@@ -28,18 +23,11 @@ impl<T: Tools> Session<T> {
     /// Asks the model. A call that is dropped leaves nothing behind but what it cost.
     pub(crate) async fn think(&mut self) -> Result<(), TranscriptError> {
         self.dispatcher.state.thinking();
-        if let Err(why) = self.start_agent() {
+        if let Err(why) = self.ready_agent().await {
             self.dispatcher.state.failed(why);
             return Ok(());
         }
-        if self.model.agent().is_some() {
-            self.await_directive().await;
-            if self.dispatcher.state.must_end_background() {
-                self.dispatcher.toolbox.end_background().await;
-                self.dispatcher.state.background(false);
-            }
-            self.dispatcher.toolbox.opened().await;
-        }
+        self.tell_agent()?;
         let Self { dispatcher, model, live, .. } = self;
         if model.streams() {
             live.begin();
@@ -71,21 +59,39 @@ impl<T: Tools> Session<T> {
         Ok(())
     }
 
-    /// Waits for the directive that closes the gate, if a request for a plan was read before it came: what an agent hears of its gate
-    /// is then true, and none begins behind a gate that closes at once.
-    async fn await_directive(&mut self) {
-        let until = self.dispatcher.now() + DIRECTED_WITHIN;
-        while self.dispatcher.state.is_to_be_closed() && self.dispatcher.now() < until {
-            self.dispatcher.serve(Some(until)).await;
+    /// Sees that the agent runs, if the mind is one, and that its gate is as it will be told.
+    async fn ready_agent(&mut self) -> Result<(), String> {
+        if self.model.agent().is_none() {
+            return Ok(());
         }
+        if self.dispatcher.state.must_end_background() {
+            self.dispatcher.toolbox.end_background().await;
+            self.dispatcher.state.background(false);
+        }
+        self.start_agent().await?;
+        self.dispatcher.toolbox.opened().await;
+        Ok(())
+    }
+
+    /// Tells the agent what the transcript has for it. Synced before: what the agent was told, and the transcript has lost, it would be
+    /// told again.
+    fn tell_agent(&mut self) -> Result<(), TranscriptError> {
+        let Some(agent) = self.model.agent() else { return Ok(()) };
+        let news = agent.news();
+        if !news.is_empty() && !mutant::is_on("told-before-it-lasts") {
+            self.transcript.sync()?;
+        }
+        agent.tell(news);
+        Ok(())
     }
 
     /// Starts the agent, if the mind is one that does not run.
-    pub(crate) fn start_agent(&mut self) -> Result<(), String> {
+    pub(crate) async fn start_agent(&mut self) -> Result<(), String> {
         let Some(agent) = self.model.agent() else { return Ok(()) };
         let gate = self.dispatcher.state.gate();
         agent.follow_gate(gate);
         let Some(launch) = agent.launch() else { return Ok(()) };
+        self.dispatcher.toolbox.agent_ended().await;
         agent.attach(self.dispatcher.toolbox.start_process(launch, gate)?);
         self.dispatcher.state.background(self.dispatcher.toolbox.has_background());
         Ok(())
@@ -156,9 +162,6 @@ impl<T: Tools> Session<T> {
     }
 
     async fn run_tool(&mut self, activity: String, action: LocalAction) -> Result<(), TranscriptError> {
-        if action.is_mind() {
-            self.await_directive().await;
-        }
         let gate = self.dispatcher.state.gate();
         if gate == Gate::Closed && action.needs_open_gate() {
             return self.end_call(Outcome::error(GATE_CLOSED));

@@ -50,10 +50,6 @@ pub(crate) struct State {
     end: Option<End>,
     background: bool,
     leaving: bool,
-    /// Whether the daemon is gone, and has said nothing since.
-    away: bool,
-    /// Whether a plan was asked for since the daemon's last directive: that directive may be older.
-    plan_wanted: bool,
 }
 
 /// Where the work stands.
@@ -137,8 +133,8 @@ pub(crate) struct Arrived {
     pub(crate) rest: bool,
     /// Whether the person says something.
     pub(crate) of_person: bool,
-    /// Whether a plan is asked for.
-    pub(crate) plan_request: bool,
+    /// Until a directive of this line of the journal, or a later one, the gate is closed: a message says so.
+    pub(crate) gate_closed: u64,
 }
 
 /// A pending shutdown.
@@ -194,24 +190,22 @@ impl State {
             end: None,
             background: false,
             leaving: false,
-            away: false,
-            plan_wanted: false,
         };
         state.arrived(arrived, now);
         state.directive(directive, now);
         state
     }
 
-    /// Returns whether the worker may change anything: the directive says so, no plan of its own is unanswered, and none was
-    /// asked for by a daemon that cannot say so any more.
+    /// Returns whether the worker may change anything: the directive says so, no plan of its own is unanswered, and no message says
+    /// that the gate was closed since. So what a model reads of its gate is true when it reads it, whichever comes first.
     pub(crate) fn gate(&self) -> Gate {
         if matches!(self.work.at, At::PendingPlan(_)) { Gate::Closed } else { self.directed_gate() }
     }
 
     /// Returns the gate but for a plan of its own that is unanswered.
     pub(crate) fn directed_gate(&self) -> Gate {
-        let is_outdated = self.directive.seq < self.work.gate_closed;
-        if self.away && self.plan_wanted || is_outdated { Gate::Closed } else { self.directive.gate }
+        let is_outdated = self.directive.seq < self.work.gate_closed.max(self.arrived.gate_closed);
+        if is_outdated { Gate::Closed } else { self.directive.gate }
     }
 
     /// Returns the shutdown that the model may answer.
@@ -237,11 +231,6 @@ impl State {
     /// Tells whether the background commands have to end.
     pub(crate) fn must_end_background(&self) -> bool {
         self.background && (self.leaving || self.gate() == Gate::Closed)
-    }
-
-    /// Tells whether the daemon is about to close the gate: a plan was asked for, and no directive has said so yet.
-    pub(crate) fn is_to_be_closed(&self) -> bool {
-        self.plan_wanted && self.gate() == Gate::Open && self.end.is_none()
     }
 
     /// Tells whether an agent that runs behind a closed gate may write now.

@@ -58,7 +58,7 @@ pub(crate) struct Work {
     pub(crate) trouble: String,
     /// How the last piece of work ended; none if another one has begun.
     pub(crate) idle_reason: Option<IdleReason>,
-    /// Until a directive of this line of the journal, or a later one, the gate is closed: a task that it consumes says so.
+    /// Until a directive of this line of the journal, or a later one, the gate is closed: a message that it has consumed says so.
     pub(crate) gate_closed: u64,
     /// How far the inbox is consumed.
     pub(crate) position: Position,
@@ -112,7 +112,8 @@ impl Work {
     /// Follows one more entry.
     pub(crate) fn follow(&mut self, event: &Event) {
         if let Event::Messages { messages } = event {
-            let closed = messages.iter().filter_map(|message| message.get("gate_closed")?.as_u64());
+            let read = messages.iter().filter_map(|message| Message::from_json(message.clone()).ok());
+            let closed = read.filter_map(|message| message.body.gate_closed());
             self.gate_closed = closed.fold(self.gate_closed, u64::max);
         }
         match event {

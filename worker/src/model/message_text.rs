@@ -24,7 +24,7 @@ pub(crate) fn show(message: &Message, reader: &Name) -> Option<String> {
         Body::Message => tagged("message", &[("from", from)], content),
         Body::Broadcast => tagged("broadcast", &[("from", from)], content),
         Body::Unknown { kind } => tagged("message", &[("from", from), ("type", kind)], content),
-        Body::PlanRequest => {
+        Body::PlanRequest { .. } => {
             let order = format!(
                 "{content}\nYour gate is closed: you can change nothing until a plan of yours is approved. Submit one \
                  with plan_approval."

@@ -122,7 +122,7 @@ impl OneShot {
     fn take_in(&mut self, message: &Message) {
         let is_order = matches!(message.body, Body::Message) && [LEAD, USER].contains(&message.from.as_str());
         let text = match message.body {
-            Body::PlanRequest => Some(format!("{}\n{PLAN_WANTED}", message.content)),
+            Body::PlanRequest { .. } => Some(format!("{}\n{PLAN_WANTED}", message.content)),
             _ if is_order => Some(message.content.clone()),
             _ => show(message, &self.name),
         };

@@ -167,7 +167,7 @@ impl Script {
 /// Returns what a message orders, if it comes from the lead or the user.
 fn order_of(message: &Value) -> Option<String> {
     let message = Message::from_json(message.clone()).ok()?;
-    let orders = matches!(message.body, Body::Message | Body::Broadcast | Body::PlanRequest);
+    let orders = matches!(message.body, Body::Message | Body::Broadcast | Body::PlanRequest { .. });
     (orders && [LEAD, USER].contains(&message.from.as_str())).then_some(message.content)
 }
 

@@ -14,9 +14,10 @@ use teamd_shared::transcript::{Block, Event, Usage};
 use tokio::time::{Instant, sleep_until};
 use uuid::Uuid;
 
+use super::agent::Session;
 use super::{Mutant, Rng, disk};
 use crate::model::ModelError;
-use crate::tools::{LocalAction, Outcome, Runs, Tools};
+use crate::tools::{AgentProcess, GateHandle, Launch, LocalAction, Outcome, Runs, Tools};
 
 pub(super) type Shared = Rc<RefCell<Machine>>;
 
@@ -36,6 +37,8 @@ pub(super) struct Machine {
     /// Why nothing may be changed now, if that is so.
     pub(super) closed: Option<&'static str>,
     pub(super) broken: Option<String>,
+    /// The session of the agents, in schedules in which the mind is one.
+    pub(super) session: Session,
     ids: u32,
 }
 
@@ -51,6 +54,7 @@ impl Machine {
             background: Vec::new(),
             closed: None,
             broken: None,
+            session: Session::new(seed & 8 == 0),
             ids: 0,
         }
     }
@@ -59,6 +63,7 @@ impl Machine {
     pub(super) fn ends(&mut self) {
         self.foreground = None;
         self.background.clear();
+        self.loses_agent();
     }
 
     pub(super) fn promise(&mut self, kept: bool, why: impl FnOnce() -> String) {
@@ -72,6 +77,8 @@ impl Machine {
         let Some(why) = self.closed else { return };
         let runs = self.foreground.iter().chain(&self.background).find(|(_, changes)| *changes).cloned();
         self.promise(runs.is_none(), || format!("{} runs although {why}", runs.unwrap_or_default().0));
+        let writes = self.agent_may_write();
+        self.promise(!writes, || format!("the agent may write although {why}"));
     }
 
     /// A call runs: its answer stands in the transcript, and the results of the calls before it.
@@ -115,7 +122,14 @@ impl Ids for SimIds {
 
 /// The tools.
 #[derive(Debug)]
-pub(super) struct SimulatedToolbox(pub(super) Shared);
+pub(super) struct SimulatedToolbox {
+    pub(super) machine: Shared,
+    /// The gate of the agent that runs, or ran last.
+    pub(super) gate: Option<GateHandle>,
+}
+
+/// How long a gate may take to open.
+const OPENED_WITHIN: Duration = Duration::from_secs(2);
 
 /// A call that runs.
 #[derive(Debug)]
@@ -135,7 +149,7 @@ impl Tools for SimulatedToolbox {
             LocalAction::WriteFile(file) => (file.path, None, false),
             other => panic!("{other:?} is no call of this model"),
         };
-        let mut machine = self.0.borrow_mut();
+        let mut machine = self.machine.borrow_mut();
         let (changes, calm) = (gate == Gate::Open, machine.calm);
         machine.begins(&what, changes);
         if background {
@@ -147,18 +161,44 @@ impl Tools for SimulatedToolbox {
         disk::acts();
         let until =
             Instant::now() + Duration::from_secs_f64(seconds.filter(|_| !background && !calm).unwrap_or(0.0));
-        Run { machine: Rc::clone(&self.0), until, outcome: Outcome::ok(format!("ran {what}")) }
+        Run { machine: Rc::clone(&self.machine), until, outcome: Outcome::ok(format!("ran {what}")) }
     }
 
     fn has_background(&mut self) -> bool {
-        let machine = self.0.borrow();
-        machine.mutant != Some(Mutant::BackgroundStays) && !machine.background.is_empty()
+        let machine = self.machine.borrow();
+        let runs = machine.mutant != Some(Mutant::BackgroundStays) && !machine.background.is_empty();
+        runs || self.gate.as_ref().is_some_and(GateHandle::may_write)
+    }
+
+    fn start_process(&mut self, launch: Launch, gate: Gate) -> Result<AgentProcess, String> {
+        let (process, handle) = self.machine.borrow_mut().starts_agent(launch, gate);
+        self.gate = Some(handle);
+        Ok(process)
+    }
+
+    fn open_gate(&mut self) -> bool {
+        self.gate.as_ref().is_some_and(GateHandle::open)
+    }
+
+    async fn opened(&mut self) {
+        let Some(gate) = &mut self.gate else { return };
+        drop(tokio::time::timeout(OPENED_WITHIN, gate.opened()).await);
+    }
+
+    async fn agent_ended(&mut self) {
+        let waits = self.machine.borrow().mutant != Some(Mutant::EndIsNotAwaited);
+        if let Some(gate) = self.gate.as_mut().filter(|_| waits) {
+            gate.gone().await;
+        }
     }
 
     async fn end_background(&mut self) {
         // It takes a moment.
         tokio::task::yield_now().await;
-        self.0.borrow_mut().background.clear();
+        if let Some(gate) = &mut self.gate {
+            gate.close().await;
+        }
+        self.machine.borrow_mut().background.clear();
     }
 
     fn reap_orphans(&mut self) {}

@@ -33,6 +33,14 @@ pub(super) enum Mutant {
     OtherIdsWhenRepeated,
     /// Rule 14: closing the gate ends the background calls.
     BackgroundStays,
+    /// A message that closes the gate says so.
+    MessageClosesNoGate,
+    /// A gate counts as closed when it is, and not when that was tried.
+    BusyCountsAsClosed,
+    /// A gate that cannot change while an agent runs ends it.
+    FixedGateStays,
+    /// An agent begins when nothing of the one before is left.
+    EndIsNotAwaited,
 }
 
 /// The real rules keep their promises in all of these schedules; the mutant breaks one.
@@ -67,4 +75,8 @@ missed! {
     the_word_that_it_may_have_run_is_missed: InterruptedIsNotTold,
     the_same_ids_are_missed: OtherIdsWhenRepeated,
     the_end_of_background_commands_is_missed: BackgroundStays,
+    the_gate_that_a_message_closes_is_missed: MessageClosesNoGate,
+    the_end_of_an_agent_that_holds_a_file_open_is_missed: BusyCountsAsClosed,
+    the_end_of_an_agent_whose_gate_cannot_close_is_missed: FixedGateStays,
+    the_end_of_the_agent_before_is_missed: EndIsNotAwaited,
 }

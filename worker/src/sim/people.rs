@@ -10,8 +10,8 @@ use teamd_shared::message::{Body, Message};
 use teamd_shared::name::Name;
 use uuid::Uuid;
 
-use super::World;
 use super::world::alice;
+use super::{Mutant, World};
 
 /// What was written to the worker.
 #[derive(Debug, Clone)]
@@ -128,7 +128,8 @@ impl World<'_> {
     pub(super) fn wants_a_plan(&mut self) {
         self.note(|| "a person wants a plan".to_owned());
         self.daemon.wants_a_plan();
-        self.tells(Body::PlanRequest);
+        let gate_closed = Some(self.daemon.seq).filter(|_| self.mutant != Some(Mutant::MessageClosesNoGate));
+        self.tells(Body::PlanRequest { gate_closed });
         self.push_directive();
     }
 
@@ -158,7 +159,8 @@ impl World<'_> {
     /// The daemon writes into the inbox, too.
     fn tells(&mut self, body: Body) {
         let id = Uuid::from_u128(1 << 101 | u128::from(self.daemon.seq));
-        let message = Message::new(id, "teamd", "alice", 1.5, body).with_content("what will you do?");
+        let message = Message::new(id, "lead", "alice", 1.5, body)
+            .with_content(format!("what will you do? ({})", self.daemon.seq));
         let to: Name = alice();
         inbox::append(&self.place.dir, &to, &message, Durability::Process).unwrap();
     }

@@ -35,7 +35,11 @@ impl World<'_> {
         self.machine.borrow_mut().calm = true;
         self.daemon.alive = true;
         disk::with(|disk| (disk.calm, disk.fuse) = (true, None));
-        for _ in 0..ROUNDS {
+        for round in 0..ROUNDS {
+            if round == ROUNDS / 2 {
+                // What no work could tell an agent, the next does.
+                self.writes("user", 0);
+            }
             self.starts();
             self.reconnects();
             for _ in 0..12 {
@@ -46,6 +50,8 @@ impl World<'_> {
                 while !self.daemon.up.is_empty() {
                     self.daemon_receives();
                 }
+                self.run_worker();
+                (0..4).for_each(|_| self.agent_acts());
                 self.run_worker();
                 self.looks_at_the_gate();
             }
@@ -95,6 +101,7 @@ impl World<'_> {
         self.mail_was_consumed_once(&entries)?;
         self.calls_have_one_result(&entries)?;
         self.notices_were_sent(&entries)?;
+        self.agent_was_told_once(&entries)?;
         for entry in &entries {
             if let Event::Left { reason, .. } = &entry.event {
                 check(reason != "the shutdown is approved" || !self.daemon.shutdowns.is_empty(), || {
@@ -126,6 +133,26 @@ impl World<'_> {
             let order: Vec<usize> =
                 of_sender.filter_map(|value| numbers.get(&content(value)).copied()).collect();
             check(order.is_sorted(), || format!("the messages of {from} are out of order: {order:?}"))?;
+        }
+        Ok(())
+    }
+
+    /// What was consumed, and is for its mind, an agent was told once, in order.
+    fn agent_was_told_once(&self, entries: &[Entry]) -> Result<(), String> {
+        let machine = self.machine.borrow();
+        let told = &machine.session.told;
+        let mut last = 0;
+        for entry in entries.iter().filter(|_| self.is_of_agent) {
+            let Event::Messages { messages } = &entry.event else { continue };
+            for text in
+                messages.iter().filter(|it| it["type"] == "message").filter_map(|it| it["content"].as_str())
+            {
+                let holds = |told: &&(usize, &String)| told.1.contains(&format!("\n{text}\n"));
+                let found: Vec<_> = told.iter().enumerate().filter(|told| holds(&told)).collect();
+                check(found.len() == 1, || format!("the agent was told {} times {text:?}", found.len()))?;
+                check(found[0].0 >= last, || format!("the agent was told out of order {text:?}"))?;
+                last = found[0].0;
+            }
         }
         Ok(())
     }

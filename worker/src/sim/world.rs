@@ -116,6 +116,8 @@ pub(super) struct World<'p> {
     pub(super) sent: Vec<SentMessage>,
     /// Nothing breaks any more.
     pub(super) calm: bool,
+    /// Whether the mind is an agent.
+    pub(super) is_of_agent: bool,
     /// What does not happen in this schedule.
     quiet: u32,
     told: bool,
@@ -139,6 +141,7 @@ impl<'p> World<'p> {
             terminated: false,
             sent: Vec::new(),
             calm: false,
+            is_of_agent: seed & 4 == 0,
             quiet,
             told,
             story: Vec::new(),
@@ -206,6 +209,8 @@ impl<'p> World<'p> {
             99 if self.happens(6) => self.time_passes(4000.0),
             _ => {}
         }
+        self.run_worker();
+        self.agent_acts();
         self.run_worker();
         self.looks_at_the_gate();
     }
@@ -326,13 +331,16 @@ impl<'p> World<'p> {
         let settings = Settings { durability: Durability::Process, ..Settings::default() };
         let (link, far_end) = Link::simulated();
         let ids = Box::new(SimIds(Rc::clone(&self.machine)));
-        let model = Model::Simulated(SimulatedModel::new(&self.machine));
+        let model = match self.is_of_agent {
+            true => super::agent::mind(),
+            false => Model::Simulated(SimulatedModel::new(&self.machine)),
+        };
         let parts = Parts {
             dir: Arc::clone(&self.place.dir),
             identity,
             transcript,
             terminate: Arc::clone(&terminate),
-            toolbox: SimulatedToolbox(Rc::clone(&self.machine)),
+            toolbox: SimulatedToolbox { machine: Rc::clone(&self.machine), gate: None },
             model,
             link,
             ids,
@@ -356,6 +364,7 @@ impl<'p> World<'p> {
             }
             let polled = self.polls();
             self.send_frames();
+            self.agent_hears();
             match polled {
                 Ok(Poll::Pending) => {}
                 Ok(Poll::Ready(Ok(()))) => self.leaves(),

@@ -29,8 +29,10 @@ use super::{Outcome, ToolboxConfig};
 use crate::bounds;
 use crate::sandbox::Policy;
 use crate::shim::{ExitCause, Job, Order, Report};
-pub(super) use agent_gate::GateHandle;
+pub(crate) use agent_gate::GateHandle;
 pub(crate) use agent_process::{AgentProcess, Launch};
+#[cfg(test)]
+pub(crate) use agent_process::{Said, simulated::SimulatedAgent};
 pub(super) use background::Background;
 pub(crate) use live_log::LiveLog;
 use shim_handle::ShimHandle;

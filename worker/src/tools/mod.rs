@@ -36,6 +36,8 @@ use teamd_shared::member::Gate;
 
 use answer_plan::AnswerPlan;
 pub(crate) use bash::{AgentProcess, Bash, GOOD_END, Launch, LiveLog};
+#[cfg(test)]
+pub(crate) use bash::{GateHandle, Said, SimulatedAgent};
 use edit_file::EditFile;
 pub(crate) use plan_approval::PlanApproval;
 use read_file::ReadFile;
@@ -195,6 +197,10 @@ pub(crate) trait Tools: std::fmt::Debug {
     /// Opens the gate of the agent, if one runs behind a closed gate; tells whether that is so.
     fn open_gate(&mut self) -> bool {
         false
+    }
+    /// Waits until nothing is left of an agent that was ended: two of them never hold one session.
+    fn agent_ended(&mut self) -> impl Future<Output = ()> {
+        std::future::ready(())
     }
     /// Waits until an agent whose gate is to be opened can write.
     fn opened(&mut self) -> impl Future<Output = ()> {

@@ -289,6 +289,12 @@ impl Tools for Toolbox {
         self.gate.as_ref().is_some_and(GateHandle::open)
     }
 
+    async fn agent_ended(&mut self) {
+        if let Some(gate) = &mut self.gate {
+            gate.gone().await;
+        }
+    }
+
     async fn opened(&mut self) {
         let Some(gate) = &mut self.gate else { return };
         if tokio::time::timeout(OPENED_WITHIN, gate.opened()).await.is_err() {

@@ -53,7 +53,7 @@ fn detail(body: &Body) -> String {
     let kind = body.kind();
     match body {
         Body::Message => String::new(),
-        Body::Broadcast | Body::PlanRequest | Body::Unknown { .. } => kind.to_owned(),
+        Body::Broadcast | Body::PlanRequest { .. } | Body::Unknown { .. } => kind.to_owned(),
         Body::ShutdownRequest { request_id, .. }
         | Body::ReviewRequest { request_id, .. }
         | Body::PlanApprovalRequest { request_id, .. } => {

@@ -27,7 +27,7 @@ pub(crate) fn message(line: &Line, tell: &Notice) -> Option<Message> {
             let text = record.content.clone().unwrap_or_else(|| quarantined(&record.rejected));
             Some(new(TEAMD, Body::Message).with_content(text))
         }
-        Record::Member(record) => of_member(record).map(|(from, body, content)| {
+        Record::Member(record) => of_member(record, line.seq).map(|(from, body, content)| {
             let mut message = new(from, body).with_content(content);
             message.extra = extra_of(record);
             message
@@ -105,12 +105,12 @@ fn quarantined(rejected: &[RejectedLine]) -> String {
     format!("{what} in inbox/lead.rejected.jsonl: {}{more}", first.join("; "))
 }
 
-fn of_member(record: &MemberRecord) -> Option<(&'static str, Body, String)> {
+fn of_member(record: &MemberRecord, seq: u64) -> Option<(&'static str, Body, String)> {
     let member = &record.member;
     match record.event {
         MemberEvent::GateClosed => {
             let content = record.content.clone().unwrap_or_default();
-            Some((LEAD, Body::PlanRequest, content))
+            Some((LEAD, Body::PlanRequest { gate_closed: Some(seq) }, content))
         }
         MemberEvent::Silent | MemberEvent::Answering => {
             Some((TEAMD, Body::Message, record.content.clone().unwrap_or_default()))

@@ -73,7 +73,7 @@ fn dispatcher_of(dir: &Arc<TeamDir>, alice: &Name, at: At) -> Dispatcher<Idle> {
 }
 
 #[tokio::test]
-async fn a_request_for_a_plan_without_a_ring_holds_when_the_daemon_is_gone() {
+async fn a_request_for_a_plan_is_seen_without_a_watch_when_the_daemon_is_gone() {
     // Crash window P4, of a worker without a watch: the daemon died between its line and its directive.
     let scratch = tempfile::tempdir().unwrap();
     let dir = Arc::new(TeamDir::create(&scratch.path().join(".team")).unwrap());
@@ -81,7 +81,7 @@ async fn a_request_for_a_plan_without_a_ring_holds_when_the_daemon_is_gone() {
     inbox::create(&dir, &alice).unwrap();
     let mut dispatcher = dispatcher_of(&dir, &alice, At::Thinking { results: false });
     let id = RandomIds.message();
-    let asks = Message::new(id, "lead", "alice", 1.0, Body::PlanRequest);
+    let asks = Message::new(id, "lead", "alice", 1.0, Body::PlanRequest { gate_closed: Some(2) });
     inbox::append(&dir, &alice, &asks, Durability::Process).unwrap();
     assert_eq!(dispatcher.state.gate(), Gate::Open);
     dispatcher.hear(Heard::Away);

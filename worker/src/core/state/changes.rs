@@ -28,7 +28,6 @@ const MORE_MAIL: Duration = Duration::from_secs(2);
 impl State {
     /// The daemon says how things stand. The mail was read to its end before. Returns the shutdown whose answer is decided by this.
     pub(crate) fn directive(&mut self, directive: Directive, now: Duration) -> Option<RequestId> {
-        (self.away, self.plan_wanted) = (false, false);
         if directive.seq < self.directive.seq {
             return None;
         }
@@ -47,11 +46,6 @@ impl State {
         self.directive = directive;
         self.act();
         decided
-    }
-
-    /// The daemon is gone. What it had decided last it may have left in the inbox alone; its next directive tells.
-    pub(crate) fn away(&mut self) {
-        self.away = true;
     }
 
     /// The daemon has recorded a plan.
@@ -98,11 +92,9 @@ impl State {
         self.end.get_or_insert(end);
     }
 
-    /// This has arrived. Mail that may wait for more of its kind does so from the first of it on, however much comes. A
-    /// request for a plan may have closed the gate; a line opens and closes nothing for good.
+    /// This has arrived. Mail that may wait for more of its kind does so from the first of it on, however much comes.
     pub(crate) fn arrived(&mut self, arrived: Arrived, now: Duration) {
         self.arrived = arrived;
-        self.plan_wanted |= arrived.plan_request;
         self.take_in_at = match arrived.mail {
             Relevance::Soon => self.take_in_at.or(Some(now + MORE_MAIL)),
             Relevance::None | Relevance::News | Relevance::Work => None,

@@ -122,8 +122,8 @@ impl State {
         self.arrived.of_person = of_person;
     }
 
-    fn plan_wanted(&mut self) {
-        self.arrived(Arrived { plan_request: true, ..self.arrived }, NOW);
+    fn told_of_a_gate_closed(&mut self, gate_closed: u64) {
+        self.arrived(Arrived { gate_closed, ..self.arrived }, NOW);
     }
 }
 

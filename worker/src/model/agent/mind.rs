@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::future::pending;
 
 use teamd_shared::member::{Agent, Gate, Protocol, Waiting};
-use teamd_shared::message::Message;
+use teamd_shared::message::{IdleReason, Message};
 use teamd_shared::name::Name;
 use teamd_shared::transcript::{Block, Event, Usage};
 use tokio::sync::watch;
@@ -36,6 +36,15 @@ const OWN_TOOLS: &str = "\n\nYour tools for files and commands are your own: wha
 /// What the agent is told of a plan that it has submitted.
 const SUBMITTED: &str = "Submitted. Nothing can be changed before it is approved. End your turn now: the verdict arrives as a message.";
 
+/// What the agent is told.
+#[derive(Debug, Clone)]
+pub(crate) struct Line {
+    id: Uuid,
+    text: String,
+    /// Whether it means nothing any more when the work has ended.
+    is_of_work: bool,
+}
+
 /// The mind.
 #[derive(Debug)]
 pub(crate) struct AgentMind {
@@ -47,8 +56,10 @@ pub(crate) struct AgentMind {
     process: Option<AgentProcess>,
     /// The incarnation in which the conversation began: it names the session.
     conversation: u32,
-    /// The messages of this piece of work, and how many there were before, so that each has an id of its own.
-    lines: Vec<(Uuid, String)>,
+    /// What this piece of work tells the agent, and before that what earlier work may not have told; how much that is.
+    lines: Vec<Line>,
+    earlier: usize,
+    /// How many messages there were, so that each has an id of its own.
     count: u64,
     /// Whether there is a piece of work that has not ended.
     is_work: bool,
@@ -92,6 +103,7 @@ impl AgentMind {
             process: None,
             conversation: 0,
             lines: Vec::new(),
+            earlier: 0,
             count: 0,
             is_work: false,
             told_later: HashSet::new(),
@@ -128,7 +140,7 @@ impl AgentMind {
                 Protocol::Claude | Protocol::Run => Box::new(Claude::new(tools, instructions, model)),
             }
         };
-        let known = self.lines.iter().map(|(id, _)| *id).collect();
+        let known = self.lines.iter().map(|line| line.id).collect();
         self.process.is_none().then(|| Launch { driver: driver(), session: self.id("session", 0), known })
     }
 
@@ -136,14 +148,15 @@ impl AgentMind {
     pub(crate) fn attach(&mut self, process: AgentProcess) {
         self.written.clone_from(&process.known);
         (self.untaken, self.in_turn) = (HashSet::new(), false);
-        self.is_broken = self.is_work && self.lines.iter().any(|(id, _)| process.known.contains(id));
+        self.is_broken =
+            self.is_work && self.lines[self.earlier..].iter().any(|line| process.known.contains(&line.id));
         self.process = Some(process);
     }
 
-    /// Ends a process that began behind a closed gate which cannot open while it runs.
+    /// Ends a process that began with another gate, and whose gate cannot change while it runs.
     pub(crate) fn follow_gate(&mut self, gate: Gate) {
         let fixed = self.process.as_ref().and_then(|process| process.fixed);
-        if gate == Gate::Open && fixed == Some(Gate::Closed) {
+        if fixed.is_some_and(|fixed| fixed != gate) {
             self.abandon();
         }
     }
@@ -178,16 +191,16 @@ impl AgentMind {
         match event {
             Event::Incarnation { incarnation, conversation, prompt } if incarnation == conversation => {
                 (self.conversation, self.count, self.is_work) = (*conversation, 0, false);
-                self.lines.clear();
-                prompt.iter().for_each(|prompt| self.tell(prompt.clone(), true));
+                (self.lines, self.earlier) = (Vec::new(), 0);
+                prompt.iter().for_each(|prompt| self.note(prompt.clone(), true));
             }
             Event::Messages { messages } => {
                 for message in messages.iter().filter_map(|it| Message::from_json(it.clone()).ok()) {
                     let is_work = message.starts_a_turn(&self.name);
-                    show(&message, &self.name).into_iter().for_each(|text| self.tell(text, is_work));
+                    show(&message, &self.name).into_iter().for_each(|text| self.note(text, is_work));
                 }
             }
-            Event::Asked { request_id, reason } => self.tell(ask(request_id.as_str(), reason), false),
+            Event::Asked { request_id, reason } => self.push(ask(request_id.as_str(), reason), true),
             Event::Answer { content, .. } => {
                 for block in content {
                     let Block::ToolUse { id, name, .. } = block else { continue };
@@ -200,7 +213,7 @@ impl AgentMind {
             }
             Event::Result { tool_use_id, content, is_error } => {
                 if self.told_later.remove(tool_use_id) {
-                    self.tell(content.clone(), true);
+                    self.note(content.clone(), true);
                 } else if self.handed.remove(tool_use_id)
                     && let Some(process) = &self.process
                 {
@@ -208,20 +221,27 @@ impl AgentMind {
                 }
             }
             Event::Idle { .. } | Event::Left { .. } => {
+                // Of work that has not ended by itself, the session holds what was told.
+                let has_told = matches!(event, Event::Idle { idle_reason: IdleReason::Available, .. });
+                self.lines.retain(|line| !has_told && !line.is_of_work);
+                self.earlier = self.lines.len();
                 if self.in_turn {
                     self.abandon();
                 }
-                self.lines.clear();
                 (self.is_work, self.in_turn, self.restarts) = (false, false, 0);
             }
             _ => {}
         }
     }
 
-    fn tell(&mut self, text: String, is_work: bool) {
-        self.count += 1;
-        self.lines.push((self.id("line", self.count), text));
+    fn note(&mut self, text: String, is_work: bool) {
+        self.push(text, false);
         self.is_work |= is_work;
+    }
+
+    fn push(&mut self, text: String, is_of_work: bool) {
+        self.count += 1;
+        self.lines.push(Line { id: self.id("line", self.count), text, is_of_work });
     }
 
     /// Returns an id that is always the same for the same thing of the same conversation.
@@ -235,16 +255,21 @@ impl AgentMind {
         Builder::from_random_bytes((u128::from(high) << 64 | u128::from(low)).to_be_bytes()).into_uuid()
     }
 
-    /// Writes what the agent was not told yet; where a turn was broken off and nothing more has come, that it goes on.
-    fn flush(&mut self) {
-        let Some(process) = &self.process else { return };
-        let is_new = |(id, _): &&(Uuid, String)| !self.written.contains(id);
+    /// Returns what the agent was not told yet; where a turn was broken off and nothing more has come, that it goes on.
+    pub(crate) fn news(&mut self) -> Vec<Line> {
+        let is_new = |line: &&Line| !self.written.contains(&line.id);
         let mut news: Vec<_> = self.lines.iter().filter(is_new).cloned().collect();
         let is_stuck = self.is_work && !self.in_turn && news.is_empty();
         if std::mem::take(&mut self.is_broken) || is_stuck {
-            news.insert(0, (Uuid::new_v4(), GO_ON.to_owned()));
+            news.insert(0, Line { id: Uuid::new_v4(), text: GO_ON.to_owned(), is_of_work: true });
         }
-        for (id, text) in news {
+        news
+    }
+
+    /// Tells the agent news.
+    pub(crate) fn tell(&mut self, news: Vec<Line>) {
+        let Some(process) = &self.process else { return };
+        for Line { id, text, .. } in news {
             process.say(id, &text);
             self.written.insert(id);
             self.untaken.insert(id);
@@ -296,7 +321,6 @@ impl AgentMind {
     /// # Errors
     /// [`ModelError::Gone`] if the agent has ended, and is to be started again; [`ModelError::Failed`].
     pub(crate) async fn answer(&mut self) -> Result<Event, ModelError> {
-        self.flush();
         let mut content = Vec::new();
         loop {
             let heard = match self.later.pop_front() {
@@ -339,7 +363,6 @@ impl AgentMind {
 
     /// Waits for the outcome of a call that runs in the agent.
     pub(crate) async fn outcome(&mut self, id: &str) -> Outcome {
-        self.flush();
         loop {
             if let Some(outcome) = self.outcomes.remove(id) {
                 return outcome;

@@ -9,7 +9,7 @@ use crate::shim::{CLOSE_GATE, GateSet, OPEN_GATE};
 
 /// The toolbox's end.
 #[derive(Debug)]
-pub(in crate::tools) struct GateHandle {
+pub(crate) struct GateHandle {
     wanted: watch::Sender<Gate>,
     /// None: nothing of the agent is left.
     held: watch::Receiver<Option<Gate>>,
@@ -19,19 +19,19 @@ pub(in crate::tools) struct GateHandle {
 
 impl GateHandle {
     /// Tells whether the agent may write, or could in a moment.
-    pub(in crate::tools) fn may_write(&self) -> bool {
+    pub(crate) fn may_write(&self) -> bool {
         let held = *self.held.borrow();
         held.is_some() && (held == Some(Gate::Open) || *self.wanted.borrow() == Gate::Open)
     }
 
     /// Opens it, if the agent runs and it is closed; tells whether that was so.
-    pub(in crate::tools) fn open(&self) -> bool {
+    pub(crate) fn open(&self) -> bool {
         let opens = *self.held.borrow() == Some(Gate::Closed) && !self.may_write();
         opens && self.want(Gate::Open)
     }
 
     /// Waits until the agent can write, once it is to be opened.
-    pub(in crate::tools) async fn opened(&mut self) {
+    pub(crate) async fn opened(&mut self) {
         if *self.wanted.borrow() == Gate::Open
             && self.set.wait_for(|set| *set != Some(Gate::Closed)).await.is_err()
         {
@@ -40,10 +40,17 @@ impl GateHandle {
     }
 
     /// Closes it; returns when the agent cannot write any more. May be dropped and called again.
-    pub(in crate::tools) async fn close(&mut self) {
+    pub(crate) async fn close(&mut self) {
         self.want(Gate::Closed);
         // The other end is only dropped with the shim, whose agent ends then.
         if self.held.wait_for(|held| *held != Some(Gate::Open)).await.is_err() {
+            tracing::debug!("the agent is gone");
+        }
+    }
+
+    /// Waits until nothing of the agent is left.
+    pub(crate) async fn gone(&mut self) {
+        if self.held.wait_for(Option::is_none).await.is_err() {
             tracing::debug!("the agent is gone");
         }
     }
@@ -115,6 +122,12 @@ impl AgentGate {
                 self.set.send_replace(Some(gate));
             }
         }
+    }
+
+    /// Returns the gate that is wanted, if that has changed.
+    #[cfg(test)]
+    pub(super) fn try_wanted(&mut self) -> Option<Gate> {
+        self.wanted.has_changed().is_ok_and(|changed| changed).then(|| *self.wanted.borrow_and_update())
     }
 
     /// The agent is ended because its gate closes.

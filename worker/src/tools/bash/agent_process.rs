@@ -39,12 +39,12 @@ pub(crate) struct Launch {
 
 /// What the mind says to an agent.
 #[derive(Debug)]
-enum Said {
+pub(crate) enum Said {
     Message(Uuid, String),
     Outcome(String, String, bool),
 }
 
-/// The process of an agent. If it is dropped, the agent and all that it started are ended.
+/// The process of an agent. If it is dropped, the agent and all that it started are ended; its gate tells when they are.
 #[derive(Debug)]
 pub(crate) struct AgentProcess {
     /// The messages that its session holds already.
@@ -78,9 +78,16 @@ impl AgentProcess {
         shim.follow_gate(side);
         let mut tasks = way.serve(handle.follow());
         let ((hears, heard), (says, said), (ends, ended)) =
-            (mpsc::channel(UNHEARD), mpsc::unbounded_channel(), oneshot::channel());
-        tasks.spawn(async move {
-            let report = shim.ended().await;
+            (mpsc::channel(UNHEARD), mpsc::unbounded_channel(), oneshot::channel::<String>());
+        let mut ends = ends;
+        tokio::spawn(async move {
+            let report = tokio::select! {
+                report = shim.ended() => report,
+                () = ends.closed() => {
+                    shim.end();
+                    shim.ended().await
+                }
+            };
             let how = if shim.is_ended_by_gate() {
                 Some("was ended: its gate was closed while it could write".to_owned())
             } else {
@@ -175,3 +182,6 @@ async fn talk(
         }
     }
 }
+
+#[cfg(test)]
+pub(crate) mod simulated;

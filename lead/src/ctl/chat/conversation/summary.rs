@@ -121,7 +121,7 @@ pub(in crate::ctl) fn message(value: &Value) -> String {
         Body::ReviewRequest { request_id, .. } => &format!(" asks for review {request_id}"),
         Body::IdleNotification { idle_reason: IdleReason::Available, .. } => " is idle",
         Body::IdleNotification { idle_reason, .. } => &format!(" is idle ({})", idle_reason.as_str()),
-        Body::PlanRequest => " asks for a plan",
+        Body::PlanRequest { .. } => " asks for a plan",
         Body::PlanApprovalResponse { request_id, approve: true, .. } => {
             &format!(" approves the plan {request_id}")
         }

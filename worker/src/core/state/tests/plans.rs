@@ -110,21 +110,21 @@ fn an_approved_plan_opens_the_gate_only_with_the_word() {
     assert_eq!(state.gate(), Gate::Open);
 }
 
+/// Crash window P4: the daemon died between its decision and its directive; the line was there before.
 #[test]
-fn a_request_for_a_plan_holds_while_no_daemon_can_say_so() {
-    // Crash window P4: the daemon died between its decision and its directive; the line was there before.
+fn a_message_that_closes_the_gate_holds_until_the_directive_of_its_line() {
     let mut state = at(At::Idle);
-    state.plan_wanted();
-    assert_eq!(state.gate(), Gate::Open);
-    state.away();
+    state.told_of_a_gate_closed(2);
     assert_eq!(state.gate(), Gate::Closed);
-    // A forged line closes nothing for good, and a directive that is known already counts, too.
     state.directive(directive(1), NOW);
+    assert_eq!(state.gate(), Gate::Closed, "that one was decided before");
+    state.directive(directive(2), NOW);
     assert_eq!(state.gate(), Gate::Open);
-    state.away();
+    let message = json!({"type": "plan_request", "from": "lead", "gate_closed": 4});
+    state.follow(&Event::Messages { messages: vec![message] });
+    state.told_of_a_gate_closed(0);
+    assert_eq!(state.gate(), Gate::Closed, "it is consumed, and counts");
+    state.directive(closes(4), NOW);
+    state.directive(directive(5), NOW);
     assert_eq!(state.gate(), Gate::Open);
-    state.plan_wanted();
-    assert_eq!(state.gate(), Gate::Closed);
-    state.directive(closes(2), NOW);
-    assert_eq!(state.gate(), Gate::Closed);
 }

@@ -8,6 +8,7 @@
 //! - the journal calls nothing done that is not synced, a worker records no sent message that is not, and no command ends
 //!   well with something unsynced. What an earlier daemon has told, this one cannot know to be synced;
 //! - no incarnation is spawned whose inbox is new, and not synced with its folder;
+//! - a worker tells an agent no message that is not synced in the transcript;
 //! - its own log is written to only when its name lasts, and what stands there; it is cut only when what is cut off lasts aside.
 //!
 //! A death syncs nothing: what one process leaves behind, the next one of the same victim has to see to.
@@ -19,6 +20,7 @@ use std::io::ErrorKind::PermissionDenied;
 use std::path::{Path, PathBuf};
 
 use nix::libc;
+use nix::sys::ptrace;
 use nix::unistd::Pid;
 use serde_json::Value;
 
@@ -38,6 +40,8 @@ pub(crate) struct Order {
     writer: Option<Pid>,
     /// Whether a sync of its own log was refused.
     refused: bool,
+    /// Whether its own log has messages, or a prompt, that are not synced.
+    untold: bool,
     /// The inboxes that it has written to; of a command, every file.
     unsynced: Unsynced,
     /// What was written beside its own log: a tail that is cut off, or what is to stand in its place.
@@ -59,6 +63,7 @@ impl Order {
             team: team.to_owned(),
             writer: None,
             refused: false,
+            untold: false,
             unsynced: Unsynced::default(),
             aside: Unsynced::default(),
             made: Folder::new(team.join("inbox")),
@@ -101,6 +106,9 @@ impl Order {
             let ends_well = call.name == "exit_group" && fd == 0;
             let unsynced = self.unsynced.any().filter(|_| ends_well)?;
             return Some(format!("a command ended with 0, and did not sync what it wrote: {unsynced:?}"));
+        }
+        if self.untold && call.name == "write" && !call.on_file && tells_an_agent(pid, call.args[1]) {
+            return Some("an agent is told a message that is not synced in the transcript".to_owned());
         }
         let cuts = call.name == "ftruncate";
         if self.writer != Some(pid) && !self.refused && !cuts {
@@ -156,6 +164,7 @@ impl Order {
         }
         if self.is_own(&file) {
             self.refused |= result < 0;
+            self.untold &= result < 0;
             self.writer = None;
         } else if result == 0 && !cuts {
             self.unsynced.synced(pid, &file);
@@ -187,6 +196,7 @@ impl Order {
         if new.iter().any(|entry| entry["entry"] == "idle" || calls(entry).next().is_some()) {
             self.writer = Some(pid);
         }
+        self.untold |= new.iter().any(|entry| entry["entry"] == "messages" || !entry["prompt"].is_null());
         // A new conversation does not go on from what an earlier one has sent.
         if new.iter().any(|entry| entry["entry"] == "life" && entry["conversation"] == entry["incarnation"]) {
             self.unsynced = Unsynced::default();
@@ -259,7 +269,7 @@ impl Order {
         match self.victim {
             Victim::Daemon => Some(self.team.join("journal.jsonl")),
             Victim::Worker => Some(self.transcript(wrapper::NAME)),
-            Victim::Ctl => None,
+            Victim::Ctl | Victim::Agent | Victim::Shim => None,
         }
     }
 
@@ -285,6 +295,12 @@ impl Order {
             _ => false,
         }
     }
+}
+
+/// Whether what is about to be written is a message to an agent: `{"type":"user",` and not the answer to a question of its.
+fn tells_an_agent(pid: Pid, at: u64) -> bool {
+    let word = ptrace::read(pid, (at + 8) as ptrace::AddressType);
+    word.is_ok_and(|word| &word.to_ne_bytes() == b"\"user\",\"")
 }
 
 /// The results from here on down tell the kernel to make a call again, which was interrupted.

@@ -188,7 +188,7 @@ fn play(job: Job) -> (Checked, Seen) {
         let (did, logs) = (&stage.ledger.commands, stage.ends_of_logs());
         Violation(format!("{why}\n  what the user did: {did:#?}\n  the ends of the logs:\n{logs}"))
     });
-    (result, stage.tracer.look())
+    (result, stage.seen())
 }
 
 /// Does something with each, several at once, until one says that it is enough.

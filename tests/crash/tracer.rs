@@ -1,7 +1,7 @@
 //! The tracer: counts the system calls of a victim, over all its threads and incarnations, and makes the fault happen.
 //!
-//! It lives in threads of the test, each of which traces one process. It reads and writes registers alone, and
-//! looks up which files their descriptors are: no memory is read.
+//! It lives in threads of the test, each of which traces one process. It reads and writes registers, and
+//! looks up which files their descriptors are.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{Read, Write};
@@ -187,7 +187,7 @@ impl Tracer {
         let alice = members.into_iter().find(|member| member["name"] == wrapper::NAME);
         let other = match self.victim {
             Victim::Daemon => alice.unwrap_or_default()["pid"].as_i64(),
-            Victim::Worker | Victim::Ctl => roster["daemon"]["pid"].as_i64(),
+            _ => roster["daemon"]["pid"].as_i64(),
         };
         let Some(pid) = other.and_then(|pid| i32::try_from(pid).ok()).filter(|pid| *pid > 0) else { return };
         if process::command_line(pid).contains(&*self.scratch.to_string_lossy()) {
@@ -203,6 +203,11 @@ impl Tracer {
         if file == self.team(behind) {
             self.seen().synced = true;
         }
+    }
+
+    /// Takes note of what happened without a call.
+    pub(crate) fn struck(&self, what: String) {
+        self.seen().fired.get_or_insert(what);
     }
 
     /// Decides what happens to a call.

@@ -1,5 +1,6 @@
 //! What must hold at the end of every run, whatever died, and when.
 
+pub(crate) mod agents;
 mod decided;
 mod effects;
 mod gates;
@@ -36,6 +37,7 @@ pub(crate) fn finish(stage: &mut Stage) -> Checked {
     tasks::check(stage, &fold)?;
     work::check(stage)?;
     effects::check(stage)?;
+    agents::check(stage)?;
     told::check_logs(stage)?;
     told::check_order(stage)
 }

@@ -5,14 +5,16 @@ use serde_json::Value;
 use crate::stage::{Checked, Stage, hold};
 use crate::support::process;
 
-/// The processes of the team that belong neither to the daemon nor to a live member.
+/// The processes of the team that belong neither to the daemon nor to a live member. An agent belongs to its member.
 pub(crate) fn orphans(stage: &Stage, roster: &Value) -> Vec<String> {
     orphans_of(stage, roster, &stage.team.processes())
 }
 
 fn orphans_of(stage: &Stage, roster: &Value, there: &[i32]) -> Vec<String> {
     let members = roster["members"].as_array().cloned().unwrap_or_default();
-    let known: Vec<i32> = members.iter().filter_map(pid).chain([stage.daemon()]).collect();
+    let mut known: Vec<i32> = members.iter().filter_map(pid).chain([stage.daemon()]).collect();
+    let agents = members.iter().filter(|member| !member["agent"].is_null()).filter_map(pid);
+    known.extend(agents.flat_map(process::descendants));
     let orphans = there.iter().filter(|pid| !known.contains(pid));
     orphans.map(|&pid| format!("{pid} {}", process::command_line(pid))).collect()
 }

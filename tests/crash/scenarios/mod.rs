@@ -1,5 +1,6 @@
 //! The scenarios: what a user does with a team, with the real programs, step by step.
 
+mod agents;
 mod crashes;
 mod files;
 mod incarnations;
@@ -18,12 +19,13 @@ pub(crate) struct Scenario {
     pub(crate) play: fn(&mut Stage) -> Checked,
 }
 
-const ALL_VICTIMS: &[Victim] = &Victim::ALL;
+const ALL_VICTIMS: &[Victim] = &[Victim::Daemon, Victim::Worker, Victim::Ctl];
 const NO_COMMAND: &[Victim] = &[Victim::Daemon, Victim::Worker];
 const NO_WORKER: &[Victim] = &[Victim::Daemon, Victim::Ctl];
 const DAEMON: &[Victim] = &[Victim::Daemon];
+const AGENTS: &[Victim] = &[Victim::Daemon, Victim::Worker, Victim::Agent, Victim::Shim];
 
-pub(crate) const ALL: [Scenario; 26] = [
+pub(crate) const ALL: [Scenario; 27] = [
     Scenario { name: "start", victims: NO_WORKER, play: incarnations::start },
     Scenario { name: "spawn", victims: ALL_VICTIMS, play: incarnations::spawn },
     Scenario { name: "send", victims: ALL_VICTIMS, play: work::send },
@@ -45,6 +47,7 @@ pub(crate) const ALL: [Scenario; 26] = [
     Scenario { name: "handover", victims: ALL_VICTIMS, play: incarnations::handover },
     Scenario { name: "tasks", victims: ALL_VICTIMS, play: work::tasks },
     Scenario { name: "integrate", victims: NO_COMMAND, play: work::integrate },
+    Scenario { name: "agents", victims: AGENTS, play: agents::agents },
     Scenario { name: "broadcast", victims: ALL_VICTIMS, play: work::broadcast },
     Scenario { name: "all", victims: ALL_VICTIMS, play: shutdowns::all },
     Scenario { name: "forget", victims: ALL_VICTIMS, play: incarnations::forget },

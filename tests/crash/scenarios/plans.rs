@@ -10,7 +10,7 @@ use crate::support::Run;
 const PLANNER: &str = "/plan_approval First do it\n/bash echo guarded >> effects";
 
 /// Waits until a plan is pending, and returns its id.
-fn planned(stage: &mut Stage) -> Checked<String> {
+pub(super) fn planned(stage: &mut Stage) -> Checked<String> {
     for attempt in 0..3 {
         if let Some(id) = plan_or_rest(stage)? {
             return Ok(id);
@@ -18,7 +18,7 @@ fn planned(stage: &mut Stage) -> Checked<String> {
         // It could not be submitted, and her model was told why: she is asked again.
         stage.send_plain(
             "alice",
-            &format!("/plan_approval Again {attempt}\n/bash echo again.{attempt} >> effects"),
+            &format!("/plan_approval Again {attempt}\n/bash echo again.{attempt} >> effects\n@plan_approval {{\"plan\": \"Again {attempt}\"}}"),
             &[],
         )?;
     }
@@ -41,7 +41,7 @@ fn plan_or_rest(stage: &mut Stage) -> Checked<Option<String>> {
 }
 
 /// Approves or rejects a plan; the one that took its place, if its author has ended for good meanwhile.
-fn answer(stage: &mut Stage, id: String, approve: bool) -> Checked {
+pub(super) fn answer(stage: &mut Stage, id: String, approve: bool) -> Checked {
     let (word, expected) = if approve { ("approve", "approved") } else { ("reject", "rejected") };
     let id = RefCell::new(id);
     let attempt = |stage: &mut Stage, _| -> Checked<Run> {

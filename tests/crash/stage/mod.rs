@@ -1,5 +1,6 @@
 //! One run: a team, a victim, and the user, who starts again what is gone and repeats what failed.
 
+mod agent;
 mod commands;
 mod daemon;
 mod look;
@@ -43,22 +44,28 @@ pub(crate) fn hold(holds: bool, what: impl FnOnce() -> String) -> Checked {
     if holds { Ok(()) } else { Err(Violation(what())) }
 }
 
-/// The processes whose system calls are counted.
+/// The processes whose system calls, or steps, are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Victim {
     Daemon,
     Worker,
     Ctl,
+    /// The agent of alice, at each of its own steps.
+    Agent,
+    /// Its shim, at the same steps.
+    Shim,
 }
 
 impl Victim {
-    pub(crate) const ALL: [Self; 3] = [Self::Daemon, Self::Worker, Self::Ctl];
+    pub(crate) const ALL: [Self; 5] = [Self::Daemon, Self::Worker, Self::Ctl, Self::Agent, Self::Shim];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Daemon => "daemon",
             Self::Worker => "worker",
             Self::Ctl => "teamctl",
+            Self::Agent => "agent",
+            Self::Shim => "shim",
         }
     }
 }
@@ -77,6 +84,8 @@ pub(crate) struct Stage {
     pub(crate) revived: bool,
     runs: u32,
     marked: bool,
+    /// Whether the agent, or its shim, was killed, or was gone at its point.
+    struck: Cell<bool>,
     /// Daemons that run in the foreground: children of this process.
     children: Vec<std::process::Child>,
     /// The teammates that are started again with `--resume` when found crashed.
@@ -101,7 +110,7 @@ impl Stage {
                 std::os::unix::fs::symlink(std::env::current_exe().unwrap(), &program).unwrap();
                 team.with("TEAM_WORKER", program.to_str().unwrap())
             }
-            Victim::Daemon | Victim::Ctl => team,
+            _ => team,
         };
         Self {
             team,
@@ -115,6 +124,7 @@ impl Stage {
             revived: false,
             runs: 0,
             marked: false,
+            struck: Cell::new(false),
             children: Vec::new(),
             wanted: Vec::new(),
             unreadable: RefCell::new(None),

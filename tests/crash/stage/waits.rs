@@ -35,8 +35,9 @@ impl Stage {
         Ok(())
     }
 
-    /// Ends what lasts, some time after something has begun.
+    /// Does what is due while something is waited for: ends what lasts, some time after that has begun.
     pub(super) fn heal(&self, began: Instant) {
+        self.strike();
         if began.elapsed() > HEALS_AFTER && self.tracer.look().fired.is_some() {
             self.tracer.unmark();
         }

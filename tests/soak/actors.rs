@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::Soak;
+use crate::agents;
 use crate::kills;
 use crate::ledger::Sent;
 use crate::team::{Rng, Team};
@@ -29,6 +30,7 @@ fn send(soak: &Soak, rng: &mut Rng, sender: &'static str, number: u64) {
     let mut sent = Sent { to, sender, number, acknowledged: false, foreign: false };
     let mark = sent.mark();
     let text = match rng.below(12) {
+        _ if Team::is_agent(&sent.to) => agents::order(&soak.team, rng, &sent.to, &mark),
         0..3 => format!("/bash echo {mark} >> made-{}", sent.to),
         3 => format!("/send_message {} relayed {mark}", soak.team.any(rng)),
         4 => format!("{mark}\n/bash sleep 0.{}; echo {mark} >> made-{}", rng.below(9), sent.to),
@@ -63,7 +65,11 @@ fn answerer(soak: &Soak, rng: &mut Rng) {
         if rng.once_in(2) {
             soak.team.teamctl(soak, &["request-plan", &name, "what next?"]);
         } else {
-            soak.team.teamctl(soak, &["send", &name, "/plan_approval Drop the cache, then rebuild"]);
+            let order = match Team::is_agent(&name) {
+                true => "@plan_approval {\"plan\": \"Drop the cache\"}",
+                false => "/plan_approval Drop the cache, then rebuild",
+            };
+            soak.team.teamctl(soak, &["send", &name, order]);
         }
     }
     rng.pause(Duration::from_millis(700));
@@ -128,6 +134,8 @@ pub(crate) fn respawn(soak: &Soak, rng: &mut Rng) {
         let fresh = member.is_none() || Team::is_volatile(&name) && rng.once_in(2);
         if fresh && Team::is_volatile(&name) && rng.once_in(2) {
             soak.team.teamctl(soak, &["spawn", &name, "--prompt", "begin", "--model", "script"]);
+        } else if fresh && Team::is_agent(&name) {
+            soak.team.teamctl(soak, &["spawn", &name, "--agent", "claude"]);
         } else if fresh {
             soak.team.teamctl(soak, &["spawn", &name, "--model", "script"]);
         } else {

@@ -14,8 +14,9 @@ use teamd_shared::transcript;
 
 use crate::Soak;
 use crate::actors::{answer_plans, respawn};
+use crate::agents;
 use crate::ledger::Sent;
-use crate::support::process::command_line;
+use crate::support::process::{command_line, descendants};
 use crate::support::signal;
 use crate::team::{Rng, Team};
 
@@ -40,11 +41,20 @@ fn settle(soak: &Soak) -> bool {
     soak.team.processes().iter().for_each(|&pid| signal(pid, Signal::SIGCONT));
     soak.team.start_daemon(soak);
     let began = Instant::now();
-    let mut rng = Rng::new(7);
+    let (mut rng, mut is_last) = (Rng::new(7), false);
     loop {
         let busy = busy(soak);
-        if busy.is_empty() {
+        if busy.is_empty() && is_last {
             return true;
+        }
+        if busy.is_empty() {
+            // What work that was broken off could not tell an agent, its next work does.
+            is_last = soak
+                .team
+                .names()
+                .filter(|name| Team::is_agent(name))
+                .all(|name| soak.team.teamctl(soak, &["send", &name, "say that all rest"]).is_done());
+            continue;
         }
         if began.elapsed() > PATIENCE {
             soak.ledger.violation(format!("no rest within {PATIENCE:?}: {}", busy.join("; ")));
@@ -185,11 +195,14 @@ fn no_process_is_left_over(soak: &Soak) {
         let Some(roster) = soak.team.roster(soak) else { return Ok(()) };
         let pids = roster.members.iter().filter_map(|member| i32::try_from(member.pid?).ok());
         let mut known: BTreeSet<i32> = pids.collect();
+        let agents = roster.members.iter().filter(|member| member.agent.is_some());
+        let agents: Vec<i32> =
+            agents.filter_map(|it| i32::try_from(it.pid?).ok()).flat_map(descendants).collect();
         let workers: BTreeSet<i32> = soak.team.workers().into_keys().collect();
         if workers != known {
             return Err(format!("the roster knows the processes {known:?}, there are {workers:?}"));
         }
-        known.extend(soak.team.daemon_pid());
+        known.extend(agents.into_iter().chain(soak.team.daemon_pid()));
         let left: Vec<String> = soak
             .team
             .processes()
@@ -221,6 +234,9 @@ fn messages_are_there_once(soak: &Soak) {
             }
         }
         done_once(soak, &name);
+        if Team::is_agent(&name) {
+            agents::were_told_once(soak, &name, &taken);
+        }
         // A fresh conversation does not read what was sent before.
         if Team::is_volatile(&name) {
             continue;
@@ -259,7 +275,7 @@ fn consumed(soak: &Soak, name: &str) -> Vec<String> {
     marks
 }
 
-fn mark_in(text: &str) -> Option<String> {
+pub(crate) fn mark_in(text: &str) -> Option<String> {
     let at = ["one-", "two-", "echo-"].iter().find_map(|sender| text.find(sender))?;
     let end = text[at..].find('.')?;
     Some(text[at..=at + end].to_owned())

@@ -5,14 +5,14 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 
 use crate::Soak;
-use crate::support::process::children;
+use crate::support::process::{children, is_agent};
 use crate::support::{is_alive, signal};
 use crate::team::Rng;
 
 /// Does one of them harm.
 pub(crate) fn act(soak: &Soak, rng: &mut Rng) {
     rng.pause(Duration::from_millis(1500));
-    match rng.below(20) {
+    match rng.below(24) {
         0..6 => {
             if let Some(pid) = any_worker(soak, rng) {
                 soak.ledger.count("kill -9 of a worker");
@@ -46,6 +46,7 @@ pub(crate) fn act(soak: &Soak, rng: &mut Rng) {
         }
         15 if rng.once_in(10) => restart_in_order(soak),
         16 | 17 => kill_worker_and_daemon(soak, rng),
+        20..24 => kill_an_agent(soak, rng),
         _ => kill_the_daemon(soak, rng),
     }
 }
@@ -65,6 +66,15 @@ fn kill_a_shim(soak: &Soak, rng: &mut Rng) {
             soak.ledger.count("kill -9 of a shim or its command");
             return signal(started[rng.below(started.len())], Signal::SIGKILL);
         }
+    }
+}
+
+fn kill_an_agent(soak: &Soak, rng: &mut Rng) {
+    let mut agents = soak.team.processes();
+    agents.retain(|&pid| is_agent(pid));
+    if !agents.is_empty() {
+        soak.ledger.count("kill -9 of an agent");
+        signal(agents[rng.below(agents.len())], Signal::SIGKILL);
     }
 }
 

@@ -11,6 +11,7 @@
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a harness: it stops where it cannot go on")]
 
 mod actors;
+mod agents;
 mod check;
 mod kills;
 mod leaks;
@@ -78,6 +79,7 @@ fn main() -> ExitCode {
 
 fn run(soak: &Soak, args: &Args) {
     let began = Instant::now();
+    soak.team.bring_agents(soak);
     soak.team.start_daemon(soak);
     actors::respawn(soak, &mut Rng::new(args.seed));
     let short = args.duration < Duration::from_secs(60);

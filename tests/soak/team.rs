@@ -26,7 +26,8 @@ pub(crate) struct Team {
 impl Team {
     pub(crate) fn new(programs: Option<&Path>, size: usize) -> Self {
         let programs = programs.map(Path::to_owned);
-        Self { files: support::Team::new(), programs, size, daemon_starts: AtomicUsize::new(0) }
+        let files = support::Team::new().with("ANTHROPIC_API_KEY", "sk-of-a-stub");
+        Self { files, programs, size, daemon_starts: AtomicUsize::new(0) }
     }
 
     pub(crate) fn root(&self) -> &Path {
@@ -48,6 +49,21 @@ impl Team {
     /// Every fourth is spawned afresh and forgotten, so that its unread mail goes; the others always go on.
     pub(crate) fn is_volatile(name: &str) -> bool {
         name[1..].parse::<usize>().unwrap() % 4 == 3
+    }
+
+    /// Every fourth is an agent of others.
+    pub(crate) fn is_agent(name: &str) -> bool {
+        name[1..].parse::<usize>().unwrap() % 4 == 1
+    }
+
+    /// Makes the stub known that is those agents.
+    pub(crate) fn bring_agents(&self, soak: &Soak) {
+        self.files.write("stub.py", include_str!("../fixtures/claude-stub.py"));
+        self.files.write("orders.py", include_str!("../fixtures/orders.py"));
+        let stub = self.files.root().join("stub.py");
+        let command = format!("command = ['python3', '{}']", stub.display());
+        self.files.write("team.toml", &format!("[agents.claude]\n{command}\nprotocol = 'claude'\n"));
+        self.run(soak, "teamd", &["trust"]);
     }
 
     fn program(&self, name: &str) -> PathBuf {

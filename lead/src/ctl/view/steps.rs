@@ -139,7 +139,7 @@ impl Step {
             Body::TeammateTerminated { .. } => return None,
             Body::TaskAssignment { .. } if message.from == TEAMD => return None,
             Body::TaskAssignment { .. } => ("task", None),
-            Body::PlanRequest => ("asks for a plan", None),
+            Body::PlanRequest { .. } => ("asks for a plan", None),
             Body::Message => ("", None),
             Body::ShutdownRequest { request_id, .. } => ("shutdown", Some((request_id, Stage::Asked))),
             Body::ShutdownResponse { request_id, approve, .. } => {

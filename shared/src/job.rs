@@ -101,15 +101,11 @@ pub enum GitStep {
     },
     /// Take the user's branch into the team repository.
     Sync {
-        /// Where the user works.
-        source: String,
         /// The branch; none: the one that is checked out.
         into: Option<String>,
     },
     /// Fast-forward a branch of the user to the integration branch.
     Land {
-        /// Where the user works.
-        source: String,
         /// The branch; none: the one that is checked out.
         into: Option<String>,
     },

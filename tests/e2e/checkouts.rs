@@ -360,7 +360,9 @@ fn a_repository_that_fits_works_and_any_other_is_refused_with_the_next_step() {
         let team = team(User::at_hand()[0], "", script);
         let run = team.teamctl(["spawn", "alice", "--checkout"]);
         let Some(why) = refused else {
-            run.ok();
+            let run = run.ok();
+            let has_pointers = run.stderr.contains("note: files of Git LFS are pointers");
+            assert_eq!(has_pointers, what == "attributes", "{run:?}");
             let results = team.does("alice", "/bash git status --short; git log --oneline | wc -l; git fsck --no-dangling 2>&1 | grep -v '^notice'; echo 2 > two; git add two; git commit -qm two && echo committed");
             let said = results[0]["content"].as_str().unwrap();
             assert!(

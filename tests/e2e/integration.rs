@@ -277,6 +277,8 @@ fn a_team_in_a_subdirectory_is_checked_there_and_its_patterns_count_from_there()
     submits(1, "echo x > ../tests/t");
     let done = until(&team, 1, "completed");
     assert_eq!(done["result"]["touched_protected"], Value::Null);
+    team.teamctl(["land"]).ok();
+    assert_eq!(user(&team, "git status --short; cat ../tests/t"), "?? team.toml\nx");
     submits(2, "echo y > tests/t");
     team.until("the review", || task(&team, 2)["submission"]["stage"] == "reviewing");
     assert_eq!(task(&team, 2)["result"]["touched_protected"], "work/tests/t");
@@ -294,6 +296,28 @@ fn a_team_in_a_subdirectory_is_checked_there_and_its_patterns_count_from_there()
     let link = "git rm -rq work; rm -rf work; ln -s /tmp work; git add work; git commit -qm link";
     user(&team, &format!("cd {root}; {link}; touch .git/is-done"));
     team.until("the work to be sent back", || task(&team, 3)["returns"] == 1);
+}
+
+#[test]
+fn a_linked_tree_of_the_user_is_landed_in_and_a_repository_that_is_gone_is_named() {
+    let linked = "find . -mindepth 1 -delete; git init -q -b main ../main; git -C ../main commit -q --allow-empty -m 1; git -C ../main worktree add -q $PWD -b tree";
+    let team = team(User::at_hand()[0], "[work]\ncheck = \"true\"\n", linked);
+    team.teamctl(["spawn", "alice", "--checkout"]).ok();
+    add(&team, &["one"]);
+    team.does("alice", &format!("/claim_task 1\n{}\n{SUBMIT}", commits("one")));
+    until(&team, 1, "completed");
+    user(&team, "mv ../main ../away");
+    for command in ["land", "sync"] {
+        let refused = team.teamctl([command]).exits(7);
+        assert!(
+            refused.stderr.contains(" is no git repository any more") && refused.stderr.contains("hint: "),
+            "{refused:?}"
+        );
+    }
+    user(&team, "mv ../away ../main");
+    team.teamctl(["land"]).ok();
+    assert_eq!(user(&team, "git rev-parse tree"), git(&team, &["rev-parse", "integration"]));
+    assert!(team.made("one"));
 }
 
 #[test]

@@ -55,6 +55,12 @@ users_tree() {
         cd "$T_TEAM" && [ "$(git rev-parse --path-format=absolute --git-common-dir)" = "$source" ] && git rev-parse --show-toplevel
     ) || printf '%s\n' "${source%/.git}"
 }
+say_users_tree() {
+    local tree
+    tree=$(users_tree)
+    cd "$tree" && git rev-parse --git-dir || refuse "$tree is no git repository any more" 'put it back, and try again'
+    say tree "$tree"
+}
 # Shows where the team lies in that tree; nothing: at its top, or elsewhere.
 prefix_of_team() {
     local top

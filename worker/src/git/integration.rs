@@ -174,31 +174,32 @@ pub(super) async fn diff(git: &Git<'_>, commit: Option<&str>, root: &str) -> Res
 }
 
 /// Takes the user's branch into the team repository.
-pub(super) async fn sync(git: &Git<'_>, source: &str, into: Option<&str>) -> Result<GitReport, Failed> {
-    let more = [("SOURCE", source), ("INTO", into.unwrap_or_default())];
-    let said = git.run(SYNC, &begun(git)?, &more).await?;
+pub(super) async fn sync(git: &Git<'_>, into: Option<&str>) -> Result<GitReport, Failed> {
+    let tree = users_tree(git).await?;
+    let more = [("SOURCE", tree.as_str()), ("INTO", into.unwrap_or_default())];
+    let said = git.run(SYNC, &repository(git.order), &more).await?;
     let commit = Some(said.one("commit")?).filter(|commit| !commit.is_empty());
     Ok(GitReport::Synced { branch: said.one("branch")?, commit })
 }
 
 /// Fast-forwards a branch of the user.
-pub(super) async fn land(git: &Git<'_>, source: &str, into: Option<&str>) -> Result<GitReport, Failed> {
-    begun(git)?;
-    let more = [("SOURCE", source), ("INTO", into.unwrap_or_default())];
-    let said: Said = git.run(LAND, Path::new(source), &more).await?;
+pub(super) async fn land(git: &Git<'_>, into: Option<&str>) -> Result<GitReport, Failed> {
+    let tree = users_tree(git).await?;
+    let more = [("SOURCE", tree.as_str()), ("INTO", into.unwrap_or_default())];
+    let said: Said = git.run(LAND, Path::new(&tree), &more).await?;
     let landed = said.one("landed")? == "1";
     let (branch, before, tip) = (said.one("branch")?, said.one("before")?, said.one("tip")?);
     Ok(GitReport::Landed(Landed { branch, before, tip, landed }))
 }
 
-/// Returns the team repository, or says that there is none.
-fn begun(git: &Git<'_>) -> Result<PathBuf, Failed> {
+/// Returns the top of the tree in which the user works, or says that there is no team repository.
+async fn users_tree(git: &Git<'_>) -> Result<String, Failed> {
     let at = repository(git.order);
-    match at.exists() {
-        true => Ok(at),
-        false => Err(Failed::refused(
+    if !at.exists() {
+        return Err(Failed::refused(
             "no teammate has a checkout yet, so nothing is integrated",
             "`teamctl spawn NAME --checkout` makes the first one",
-        )),
+        ));
     }
+    git.run("say_users_tree", &at, &[]).await?.one("tree")
 }

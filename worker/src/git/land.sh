@@ -20,7 +20,6 @@ fi
 # Has the files of the user's tree as they were: where a disk is full, git leaves some of them as they were to be. They had no changes, or
 # it would have refused.
 put_back() {
-    cd "$(git rev-parse --show-toplevel)"
     git diff-tree -r -z --no-renames --name-only --diff-filter=A "$before" "$tip" | while IFS= read -r -d '' file; do
         rm -f -- "$file"
         rmdir -p --ignore-fail-on-non-empty -- "$(dirname -- "$file")" || true

@@ -67,12 +67,8 @@ pub(crate) async fn run(setting: &Setting, order: &GitOrder, lock: &File) -> any
         GitStep::Diff { commit, root } => {
             integration::diff(&git, commit.as_deref(), root).await.map(JobReport::Git)
         }
-        GitStep::Sync { source, into } => {
-            integration::sync(&git, source, into.as_deref()).await.map(JobReport::Git)
-        }
-        GitStep::Land { source, into } => {
-            integration::land(&git, source, into.as_deref()).await.map(JobReport::Git)
-        }
+        GitStep::Sync { into } => integration::sync(&git, into.as_deref()).await.map(JobReport::Git),
+        GitStep::Land { into } => integration::land(&git, into.as_deref()).await.map(JobReport::Git),
         GitStep::Remove { root, discard } => git.remove(root, *discard).await.map(JobReport::Git),
     };
     match done {

@@ -2,7 +2,7 @@
 source=$(git --git-dir="$team" config teamd.source)
 cd "$T_SOURCE"
 branch=$(git symbolic-ref --quiet --short HEAD) || branch=HEAD
-commit=$(git rev-parse --verify --quiet "${T_INTO:-HEAD}^{commit}") || refuse "there is no branch $T_INTO" '`git branch` lists them'
+commit=$(git rev-parse --verify --quiet "${T_INTO:-HEAD}^{commit}") || refuse "there is no branch ${T_INTO:-HEAD}" '`git branch` lists them'
 export GIT_DIR=$T_WRITES
 cd /
 if git merge-base --is-ancestor "$commit" refs/heads/integration; then

@@ -135,12 +135,9 @@ impl EventLoop {
     /// Takes in what a person wants of the integration branch.
     pub(super) fn integration_asked(&mut self, client: ReplyTo, command: IntegrationOrder) -> Option<Event> {
         let team = &self.dispatcher.team;
-        let source = self.owned.dir.workspace().to_string_lossy().into_owned();
         let (step, purpose) = match command {
-            IntegrationOrder::Sync { id, into } => {
-                (GitStep::Sync { source, into }, Purpose::Sync(client, id))
-            }
-            IntegrationOrder::Land { into } => (GitStep::Land { source, into }, Purpose::Answer(client)),
+            IntegrationOrder::Sync { id, into } => (GitStep::Sync { into }, Purpose::Sync(client, id)),
+            IntegrationOrder::Land { into } => (GitStep::Land { into }, Purpose::Answer(client)),
             IntegrationOrder::DiffOfTask(id) => {
                 let submission = team.tasks.get(&id).and_then(|task| task.submission.as_ref());
                 let Some(commit) = submission.and_then(|it| it.commit.clone()) else {

@@ -18,7 +18,7 @@ use super::output::Screen;
 use crate::error::CommandResult;
 
 pub(super) use agent::{ChatTarget, LeadOptions};
-pub(super) use conversation::{markdown, summary};
+pub(super) use conversation::markdown;
 
 /// The model that is built in.
 const SCRIPT: &str = "script";

@@ -10,7 +10,7 @@ use teamd_shared::message::IdleReason;
 use teamd_shared::name::Name;
 use teamd_shared::team_dir::TeamDir;
 
-use super::conversation::follow::{Activity, Follower, NewEntries};
+use super::conversation::follow::{Activity, Follower};
 use super::conversation::view::{ConversationView, Item};
 use super::prompt::commands::{self, ChatInput};
 use super::{ChatOptions, SCRIPT};
@@ -18,6 +18,7 @@ use crate::ctl::context::{Context, block_on};
 use crate::ctl::output::paint;
 use crate::ctl::render::{BAD, DIM};
 use crate::ctl::stream::as_it_stands;
+use crate::ctl::view::NewEntries;
 use crate::ctl::waiting::within;
 use crate::ctl::{clock, escape, text};
 use crate::error::{CommandError, CommandResult};

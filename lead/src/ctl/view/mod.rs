@@ -3,12 +3,14 @@
 
 mod account;
 mod conversation;
+mod entries;
 mod feed;
 mod files;
 mod history;
 mod journal;
 mod ledger;
 mod lists;
+mod parts;
 mod past;
 mod rows;
 mod sequence;
@@ -18,12 +20,14 @@ mod team;
 mod timeline;
 
 pub(super) use account::{Account, Share};
-pub(super) use conversation::{Conversation, Part};
+pub(super) use conversation::Conversation;
+pub(super) use entries::{EntryReader, NewEntries};
 pub(super) use feed::{Feed, Item};
 pub(super) use history::history;
 pub(super) use journal::{JournalFollower, NewLines};
 pub(super) use ledger::{Spent, ledger};
 pub(super) use lists::{COLUMNS, by_status, matches, pending, standing};
+pub(super) use parts::{Part, Parts, line, line_and_more, parts};
 pub(super) use past::{Life, Past, Span, Stand, TaskPast};
 pub(super) use rows::{Row, rows, sort};
 pub(super) use sequence::{EVENTS, Event, LIFELINES, Sequence};

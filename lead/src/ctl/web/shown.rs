@@ -152,11 +152,11 @@ impl Shown<'_, '_> {
                 json!({"at": at, "kind": "said", "from": line(from), "text": body(text)})
             }
             Part::Answer(text) => json!({"at": at, "kind": "answer", "text": body(text)}),
-            Part::Call(text) => json!({"at": at, "kind": "call", "text": line(text)}),
-            Part::Result { line: short, content, is_error } => {
-                json!({"at": at, "kind": "result", "line": line(short), "text": body(content), "bad": is_error})
+            Part::Call(_) => json!({"at": at, "kind": "call", "text": line(&part.line())}),
+            Part::Result { content, is_error, .. } => {
+                json!({"at": at, "kind": "result", "line": line(&part.line()), "text": body(content), "bad": is_error})
             }
-            Part::Aside(text) => json!({"at": at, "kind": "aside", "text": body(text)}),
+            Part::Aside(text) | Part::Detail(text) => json!({"at": at, "kind": "aside", "text": body(text)}),
             Part::Failure(text) => json!({"at": at, "kind": "failure", "text": body(text)}),
         };
         let (all, mut size) = (&conversation.parts, 0);

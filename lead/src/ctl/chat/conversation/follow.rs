@@ -1,9 +1,6 @@
 //! Follows the files of a conversation: the transcript, the answer in progress, the roster, and the plans in the journal.
 //! It reads, and decides nothing.
 
-use std::io::Read;
-
-use rustix::fs::OFlags;
 use teamd_shared::config::{Roster, RosterMember};
 use teamd_shared::id::RequestId;
 use teamd_shared::journal::Record;
@@ -11,31 +8,18 @@ use teamd_shared::member::MemberStatus;
 use teamd_shared::name::Name;
 use teamd_shared::request::Request;
 use teamd_shared::team_dir::{DirError, TeamDir, TeamPath};
-use teamd_shared::transcript::Entry;
 
 use crate::client::is_locked;
 use crate::ctl::roster;
-use crate::ctl::tail::Tail;
-use crate::ctl::view::{JournalFollower, NewLines};
+use crate::ctl::view::{EntryReader, JournalFollower, NewEntries, NewLines};
 use crate::ctl::wake::Wake;
 use crate::error::CommandError;
-
-/// What is new in a conversation.
-#[derive(Debug)]
-pub(in crate::ctl::chat) struct NewEntries {
-    /// The text of the answer in progress, as far as its characters are complete.
-    pub(in crate::ctl::chat) live: String,
-    /// The new entries, read after that text.
-    pub(in crate::ctl::chat) entries: Vec<Entry>,
-    /// The new entries as they are in the file.
-    pub(in crate::ctl::chat) lines: Vec<Vec<u8>>,
-}
 
 /// A reader of the files.
 pub(in crate::ctl::chat) struct Follower<'d> {
     dir: &'d TeamDir,
     name: Name,
-    transcript: Tail<'d>,
+    entries: EntryReader<'d>,
     journal: JournalFollower<'d>,
     wakes: [Wake; 3],
 }
@@ -54,10 +38,9 @@ impl<'d> Follower<'d> {
         // Watched before it is read: a line that is written in between is seen.
         let wakes = [TeamPath::transcript(name), TeamPath::live(name), TeamPath::config()]
             .map(|at| Wake::new(dir, &at, poll));
-        let mut transcript = Tail::new(dir, TeamPath::transcript(name));
-        transcript.begin(Some(last), |line| !line.trim_ascii().is_empty())?;
+        let entries = EntryReader::begin(dir, name, last)?;
         let journal = JournalFollower::begin(dir)?;
-        Ok(Self { dir, name: name.clone(), transcript, journal, wakes })
+        Ok(Self { dir, name: name.clone(), entries, journal, wakes })
     }
 
     /// Returns when a file may have changed, at the latest after a second. Dropping the future loses nothing.
@@ -75,33 +58,7 @@ impl<'d> Follower<'d> {
     /// # Errors
     /// If a file cannot be read.
     pub(in crate::ctl::chat) fn conversation(&mut self) -> Result<NewEntries, DirError> {
-        let mut added = NewEntries { live: self.live()?, entries: Vec::new(), lines: Vec::new() };
-        loop {
-            let lines = self.transcript.read()?;
-            if lines.is_empty() {
-                return Ok(added);
-            }
-            // An entry of a newer program is not shown.
-            added.entries.extend(lines.iter().filter_map(|line| serde_json::from_slice::<Entry>(line).ok()));
-            added.lines.extend(lines);
-        }
-    }
-
-    fn live(&self) -> Result<String, DirError> {
-        let at = TeamPath::live(&self.name);
-        let mut file = match self.dir.open_file(&at, OFlags::RDONLY) {
-            Err(error) if error.is_not_found() => return Ok(String::new()),
-            file => file?,
-        };
-        let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes).map_err(|source| DirError::Io {
-            verb: "read",
-            path: self.dir.path(&at),
-            source,
-        })?;
-        // The last character may not be complete yet.
-        let complete = std::str::from_utf8(&bytes).map_or_else(|error| error.valid_up_to(), str::len);
-        Ok(String::from_utf8_lossy(&bytes[..complete]).into_owned())
+        self.entries.read()
     }
 
     /// Returns the plans and reviews that have changed since the last call, as they are now, oldest first.

@@ -3,5 +3,4 @@
 pub(super) mod answer;
 pub(super) mod follow;
 pub(in crate::ctl) mod markdown;
-pub(in crate::ctl) mod summary;
 pub(super) mod view;

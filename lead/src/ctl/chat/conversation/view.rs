@@ -10,10 +10,10 @@ use serde_json::Value;
 use teamd_shared::id::RequestId;
 use teamd_shared::message::{Body, IdleReason, Message};
 use teamd_shared::name::Name;
-use teamd_shared::transcript::{Block, Cut, Entry, Event};
+use teamd_shared::transcript::{Block, Entry, Event};
 use uuid::Uuid;
 
-use super::summary;
+use crate::ctl::view::{Part, Parts};
 
 /// A part of the output, not yet escaped.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,7 +44,7 @@ pub(in crate::ctl::chat) struct Proposal {
 /// The state of a conversation.
 #[derive(Debug)]
 pub(in crate::ctl::chat) struct ConversationView {
-    name: Name,
+    parts: Parts,
     /// The text that is shown of the answer in progress.
     shown: String,
     /// The text of the last complete answer, until the next one begins.
@@ -56,9 +56,6 @@ pub(in crate::ctl::chat) struct ConversationView {
     /// Whether plans are not shown when the agent reads them: the chat shows them by itself.
     hides_plans: bool,
     proposals: Vec<Proposal>,
-    /// The calls of `bash` without a result yet.
-    commands: HashSet<String>,
-    in_turn: bool,
     ended: Option<IdleReason>,
 }
 
@@ -66,15 +63,13 @@ impl ConversationView {
     /// Begins with nothing of a member's conversation. With `hides_plans` a plan that the agent reads is not shown.
     pub(in crate::ctl::chat) fn new(name: &Name, hides_plans: bool) -> Self {
         Self {
-            name: name.clone(),
+            parts: Parts::new(name),
             shown: String::new(),
             complete: None,
             abandoned: false,
             own: HashSet::new(),
             hides_plans,
             proposals: Vec::new(),
-            commands: HashSet::new(),
-            in_turn: false,
             ended: None,
         }
     }
@@ -86,7 +81,7 @@ impl ConversationView {
 
     /// Tells whether a turn is running, according to the transcript.
     pub(in crate::ctl::chat) fn in_turn(&self) -> bool {
-        self.in_turn
+        self.parts.in_turn()
     }
 
     /// Returns the text that is shown of the answer in progress.
@@ -108,7 +103,7 @@ impl ConversationView {
     pub(in crate::ctl::chat) fn skip(&mut self, entries: &[Entry], live: &str) {
         let mut hidden = Vec::new();
         entries.iter().for_each(|entry| self.entry(&entry.event, &mut hidden));
-        if !self.in_turn {
+        if !self.in_turn() {
             (self.complete, self.abandoned) = (Some(live.to_owned()), false);
         }
     }
@@ -155,45 +150,31 @@ impl ConversationView {
 
     fn entry(&mut self, event: &Event, items: &mut Vec<Item>) {
         match event {
-            Event::Incarnation { incarnation, conversation, prompt } => {
-                self.abandon(items);
-                self.in_turn = prompt.is_some() && incarnation == conversation;
-                if incarnation != conversation {
-                    items.push(Item::Aside(format!("incarnation {incarnation} continues the conversation")));
-                } else if let Some(prompt) = prompt {
-                    items.push(Item::Aside(format!("prompt: {}", summary::line_and_more(prompt))));
-                }
-            }
-            Event::Messages { messages } => {
-                self.in_turn |= !event.is_rest(&self.name);
-                let new = messages.iter().filter(|value| !self.is_hidden(value));
-                items.extend(new.map(|value| Item::Aside(summary::message(value))));
-            }
-            Event::Answer { content, cut, .. } => self.answer(content, *cut, items),
-            Event::Result { tool_use_id, content, is_error } => {
-                self.proposals.retain(|proposal| proposal.call != *tool_use_id);
-                let line = summary::result(content, *is_error, self.commands.remove(tool_use_id));
-                items.push(if *is_error { Item::Failure(line) } else { Item::Aside(line) });
-            }
+            Event::Incarnation { .. } | Event::Left { .. } => self.abandon(items),
+            Event::Answer { content, .. } => self.answer(content, items),
+            Event::Result { tool_use_id, .. } => self.proposals.retain(|it| it.call != *tool_use_id),
             Event::Idle { idle_reason, .. } => {
                 self.abandon(items);
                 self.proposals.clear();
-                (self.in_turn, self.ended) = (false, Some(*idle_reason));
-            }
-            Event::Left { .. } => {
-                self.abandon(items);
-                self.in_turn = false;
+                self.ended = Some(*idle_reason);
             }
             _ => {}
         }
-        items.extend(summary::beside(event).map(|(text, is_failure)| match is_failure {
-            true => Item::Failure(text),
-            false => Item::Aside(text),
+        let mut parts = self.parts.of(event);
+        if let Event::Messages { messages } = event {
+            let mut messages = messages.iter();
+            parts.retain(|_| messages.next().is_none_or(|value| !self.is_hidden(value)));
+        }
+        items.extend(parts.iter().filter_map(|part| match part {
+            // An answer is shown as it arrives.
+            Part::Answer(_) | Part::Detail(_) => None,
+            Part::Failure(_) | Part::Result { is_error: true, .. } => Some(Item::Failure(part.line())),
+            _ => Some(Item::Aside(part.line())),
         }));
     }
 
-    fn answer(&mut self, content: &[Block], cut: Option<Cut>, items: &mut Vec<Item>) {
-        (self.in_turn, self.ended) = (true, None);
+    fn answer(&mut self, content: &[Block], items: &mut Vec<Item>) {
+        self.ended = None;
         let texts: Vec<&str> = content.iter().filter_map(Block::text).collect();
         let (streamed, blocks) = (texts.concat(), texts.join("\n"));
         let shown = std::mem::take(&mut self.shown);
@@ -208,16 +189,7 @@ impl ConversationView {
         // The file has this answer now. Where the two differ, only the next look knows what the file has.
         (self.complete, self.abandoned) = (agrees.then_some(streamed), !agrees);
         items.push(Item::End);
-        items.extend(cut.map(|cut| Item::Failure(summary::cut(cut).to_owned())));
-        for block in content {
-            if let Block::ToolUse { id, name, input, .. } = block {
-                items.push(Item::Aside(summary::call(name, input)));
-                if name == "bash" {
-                    self.commands.insert(id.clone());
-                }
-                self.proposals.extend(proposal(id, name, input));
-            }
-        }
+        self.proposals.extend(content.iter().filter_map(proposal));
     }
 
     /// An answer in progress will not be completed.
@@ -236,13 +208,14 @@ impl ConversationView {
 }
 
 /// Reads a call of the lead agent that answers a plan. The call by which a teammate submits a plan has no request id.
-fn proposal(call: &str, name: &str, input: &Value) -> Option<Proposal> {
+fn proposal(block: &Block) -> Option<Proposal> {
+    let Block::ToolUse { id, name, input, .. } = block else { return None };
     if name != "plan_approval" {
         return None;
     }
     let text = |field: &str| input.get(field).and_then(Value::as_str);
     Some(Proposal {
-        call: call.to_owned(),
+        call: id.clone(),
         request_id: RequestId::new(text("request_id")?).ok()?,
         approve: input.get("approve")?.as_bool()?,
         feedback: text("feedback").unwrap_or_default().to_owned(),

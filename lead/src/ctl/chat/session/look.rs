@@ -9,12 +9,12 @@ use teamd_shared::member::MemberStatus;
 use teamd_shared::transcript::{Entry, Event};
 
 use super::{AWAY, Session};
-use crate::ctl::chat::conversation::summary;
 use crate::ctl::chat::conversation::view::Item;
 use crate::ctl::escape;
 use crate::ctl::output::paint;
 use crate::ctl::render::{BAD, DIM};
 use crate::ctl::table::{cut, width};
+use crate::ctl::view::line;
 use crate::error::CommandError;
 
 impl Session<'_> {
@@ -81,7 +81,7 @@ impl Session<'_> {
             (Some(pause), _) => format!(": {}", pause.describe(wall())),
             _ if !self.view.live().is_empty() => " is writing…".to_owned(),
             (None, None | Some("" | "thinking")) => " is thinking…".to_owned(),
-            (None, Some(activity)) => format!(": {}", summary::line(activity)),
+            (None, Some(activity)) => format!(": {}", line(activity)),
         };
         let since = match self.doing.take() {
             Some((before, since)) if before == doing || pause.is_some() => since,
@@ -131,8 +131,8 @@ impl Session<'_> {
             let printed = match item {
                 Item::Answer(text) => self.answer.push(&text),
                 Item::End => self.answer.end(),
-                Item::Aside(line) => {
-                    self.context.out.aside(paint(DIM, escape::line(&line)));
+                Item::Aside(text) => {
+                    self.context.out.aside(paint(DIM, escape::line(&text)));
                     None
                 }
                 Item::Failure(line) => {

@@ -77,18 +77,17 @@ fn text(conversation: &Conversation<'_>, last: usize, (unfolded, columns): (bool
 }
 
 fn write(part: &Part, unfolded: bool, columns: usize) -> String {
-    let line = |style, text: &str| paint(style, escape::line(text));
+    let line = |style| paint(style, escape::line(&part.line()));
     match part {
         Part::Said { from, text } => {
             under(&format!("{} ", paint(BOLD, format_args!("» {}:", escape::line(from)))), text)
         }
         Part::Answer(text) => markdown::render(text, columns).trim_end().to_owned(),
-        Part::Call(call) => line(Group::Working.style(), call),
         Part::Result { content, is_error, .. } if unfolded => {
             under(&paint(if *is_error { BAD } else { DIM }, "  ↳ "), &format!("{content}\n"))
         }
-        Part::Result { line: summary, is_error, .. } => line(if *is_error { BAD } else { DIM }, summary),
-        Part::Aside(text) => line(DIM, text),
-        Part::Failure(text) => line(BAD, text),
+        Part::Call(_) => line(Group::Working.style()),
+        Part::Failure(_) | Part::Result { is_error: true, .. } => line(BAD),
+        Part::Result { .. } | Part::Aside(_) | Part::Detail(_) => line(DIM),
     }
 }

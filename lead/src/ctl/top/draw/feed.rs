@@ -4,14 +4,13 @@ use ratatui::Frame;
 use ratatui::layout::Rect;
 
 use super::Scene;
-use crate::ctl::chat::summary;
 use crate::ctl::grouping::{Group, headline};
 use crate::ctl::output::paint;
 use crate::ctl::render::{BAD, BOLD, DIM, under};
 use crate::ctl::table::width;
 use crate::ctl::top::app::{App, Pane, Target};
 use crate::ctl::top::text::{cell, row};
-use crate::ctl::view::{Item, Stage, Step};
+use crate::ctl::view::{Item, Stage, Step, line_and_more};
 use crate::ctl::{clock, escape};
 
 /// The columns of sender and receiver.
@@ -76,7 +75,7 @@ fn entry(item: &Item, is_selected: bool, columns: usize) -> String {
     let front = format!("{mark}{time} {parties}{}{gap}", paint(style(last), what));
     let room = columns.saturating_sub(width(&front));
     let text =
-        says.map(|text| if first.request.is_some() { headline(text) } else { summary::line_and_more(text) });
+        says.map(|text| if first.request.is_some() { headline(text) } else { line_and_more(text) });
     front + &cell(anstyle::Style::new(), text.unwrap_or_default(), room)
 }
 

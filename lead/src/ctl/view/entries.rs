@@ -1,0 +1,75 @@
+//! The transcript of one agent and the text of its answer in progress, read as they grow.
+
+use std::io::Read;
+
+use rustix::fs::OFlags;
+use teamd_shared::name::Name;
+use teamd_shared::team_dir::{DirError, TeamDir, TeamPath};
+use teamd_shared::transcript::Entry;
+
+use crate::ctl::tail::Tail;
+
+/// A reader of both files.
+pub(in crate::ctl) struct EntryReader<'d> {
+    dir: &'d TeamDir,
+    name: Name,
+    tail: Tail<'d>,
+}
+
+/// What is new in a conversation.
+#[derive(Debug)]
+pub(in crate::ctl) struct NewEntries {
+    /// The text of the answer in progress, as far as its characters are complete.
+    pub(in crate::ctl) live: String,
+    /// The new entries, read after that text: they have each answer whose text made room for the next one. An entry of a
+    /// newer program is not among them.
+    pub(in crate::ctl) entries: Vec<Entry>,
+    /// The new entries as they are in the file.
+    pub(in crate::ctl) lines: Vec<Vec<u8>>,
+}
+
+impl<'d> EntryReader<'d> {
+    /// Begins at the last `last` entries of an agent's conversation.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub(in crate::ctl) fn begin(dir: &'d TeamDir, name: &Name, last: usize) -> Result<Self, DirError> {
+        let mut tail = Tail::new(dir, TeamPath::transcript(name));
+        tail.begin(Some(last), |line| !line.trim_ascii().is_empty())?;
+        Ok(Self { dir, name: name.clone(), tail })
+    }
+
+    /// Tells whether it stands at the first entry, or there is none.
+    pub(in crate::ctl) fn is_at_start(&self) -> bool {
+        self.tail.mark().is_none_or(|mark| mark.is_start())
+    }
+
+    /// Reads what is new.
+    ///
+    /// # Errors
+    /// If a file cannot be read.
+    pub(in crate::ctl) fn read(&mut self) -> Result<NewEntries, DirError> {
+        let mut added = NewEntries { live: self.live()?, entries: Vec::new(), lines: Vec::new() };
+        loop {
+            let lines = self.tail.read()?;
+            if lines.is_empty() {
+                return Ok(added);
+            }
+            added.entries.extend(lines.iter().filter_map(|line| serde_json::from_slice::<Entry>(line).ok()));
+            added.lines.extend(lines);
+        }
+    }
+
+    fn live(&self) -> Result<String, DirError> {
+        let at = TeamPath::live(&self.name);
+        let mut file = match self.dir.open_file(&at, OFlags::RDONLY) {
+            Err(error) if error.is_not_found() => return Ok(String::new()),
+            file => file?,
+        };
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).map_err(self.dir.cannot("read", &at))?;
+        // The last character may not be complete yet.
+        let complete = std::str::from_utf8(&bytes).map_or_else(|error| error.valid_up_to(), str::len);
+        Ok(String::from_utf8_lossy(&bytes[..complete]).into_owned())
+    }
+}

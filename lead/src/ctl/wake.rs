@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use teamd_shared::message::TEAMD;
+use teamd_shared::name::Name;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 use teamd_shared::watch::{Changes, POLL_EVERY, Watch};
 
@@ -31,6 +32,11 @@ impl Wake {
     /// Watches all logs from now on.
     pub(super) fn of_logs(dir: &TeamDir, force_poll: bool) -> Self {
         Self { file: None, ..Self::new(dir, &TeamPath::log(TEAMD), force_poll) }
+    }
+
+    /// Watches all transcripts from now on: what a teammate reads without a turn changes no other file.
+    pub(super) fn of_transcripts(dir: &TeamDir, force_poll: bool) -> Self {
+        Self { file: None, ..Self::new(dir, &TeamPath::transcript(&Name::lead()), force_poll) }
     }
 
     fn arm(&mut self) {

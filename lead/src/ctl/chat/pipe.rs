@@ -2,7 +2,6 @@
 //! message sets off.
 
 use std::io::{self, IsTerminal};
-use std::time::Duration;
 
 use teamd_shared::clock::wall;
 use teamd_shared::member::Waiting;
@@ -20,13 +19,10 @@ use crate::ctl::render::{BAD, DIM};
 use crate::ctl::stream::as_it_stands;
 use crate::ctl::view::NewEntries;
 use crate::ctl::waiting::within;
+use crate::ctl::wake::Wake;
 use crate::ctl::{clock, escape, text};
 use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
-
-/// The first and the longest pause before another look at a team of which only mail waits: the files change before the
-/// roster does, and a worker that is held up reads its mail late.
-const MAIL: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(250));
 
 /// Sends what is on stdin, and waits until the work is done.
 ///
@@ -116,20 +112,18 @@ impl<'a> Pipe<'a> {
 
     async fn follow(&mut self) -> CommandResult {
         let target = &self.options.target;
-        let (mut told, mut shown_pause, mut mail_pause) = (false, None, MAIL.0);
+        let (mut told, mut shown_pause) = (false, None);
+        let mut transcripts = Wake::of_transcripts(self.follower.dir(), self.context.settings.poll);
         while !self.context.out.closed() {
             // Read before the conversation: of a team that is quiet here, the files have everything.
             let activity = self.follower.activity(target.is_lead())?;
             let added = self.follower.conversation()?;
             self.show(&added)?;
-            let next = match &activity {
-                Activity::Working => Duration::MAX,
-                // A message that is read without a turn changes no file that is watched.
-                Activity::MailWaits => mail_pause,
+            match &activity {
+                Activity::Working | Activity::MailWaits => {}
                 _ if !added.entries.is_empty() => continue,
                 quiet => return self.end(quiet),
-            };
-            mail_pause = if next == mail_pause { (mail_pause * 2).min(MAIL.1) } else { MAIL.0 };
+            }
             let pause = self.follower.member()?.and_then(|(member, _)| member.waiting);
             let pause = pause.filter(Waiting::is_outage);
             if let Some(pause) = pause.as_ref().filter(|_| pause != shown_pause) {
@@ -141,7 +135,11 @@ impl<'a> Pipe<'a> {
                 told = true;
                 self.context.out.note("the daemon is gone; still waiting (`teamd start` starts it again)");
             }
-            drop(tokio::time::timeout(next, self.follower.changed()).await);
+            tokio::select! {
+                () = self.follower.changed() => {}
+                // A teammate reads its mail, perhaps without a turn.
+                () = transcripts.changed(), if activity == Activity::MailWaits => {}
+            }
         }
         Ok(ExitCode::Done)
     }

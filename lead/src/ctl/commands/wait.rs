@@ -1,7 +1,5 @@
 //! `teamctl wait`: returns when a teammate has a status, or can no longer come to have it.
 
-use std::time::Duration;
-
 use serde_json::json;
 use teamd_shared::config::{Roster, RosterMember};
 use teamd_shared::member::MemberStatus;
@@ -17,9 +15,6 @@ use crate::ctl::wake::Wake;
 use crate::ctl::{clock, roster};
 use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
-
-/// How often a teammate is looked at that is idle, but has something to do.
-const POLL_SETTLING: Duration = Duration::from_millis(20);
 
 /// What became of waiting for each name.
 type Outcomes = Vec<(Name, Result<MemberStatus, CommandError>)>;
@@ -96,6 +91,7 @@ async fn watch(
     tell: &mut impl FnMut(&Name, Result<MemberStatus, CommandError>) -> Result<(), CommandError>,
 ) -> Result<(), CommandError> {
     let mut wake = Wake::new(dir, &TeamPath::config(), context.settings.poll);
+    let mut settled = Wake::of_transcripts(dir, context.settings.poll);
     loop {
         let roster = roster::load(dir)?;
         let (mut still, mut settles) = (Vec::new(), false);
@@ -117,12 +113,10 @@ async fn watch(
             return Ok(());
         }
         context.out.passing(&roster::waited_for(&roster, open));
-        let changed = wake.changed();
-        if settles {
-            // It has yet to settle, and the roster need not change when it does.
-            drop(tokio::time::timeout(POLL_SETTLING, changed).await);
-        } else {
-            changed.await;
+        tokio::select! {
+            () = wake.changed() => {}
+            // One is idle, and has mail: the roster need not change when it has read that.
+            () = settled.changed(), if settles => {}
         }
     }
 }
@@ -179,6 +173,7 @@ mod tests {
     use crate::ctl::context::tests::context;
     use crate::ctl::roster::tests::{member, team};
     use serde_json::{Value, json};
+    use std::time::Duration;
     use teamd_shared::process::Identity;
 
     fn with_daemon(dir: &TeamDir, members: &Value) {

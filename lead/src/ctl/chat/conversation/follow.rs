@@ -43,6 +43,11 @@ impl<'d> Follower<'d> {
         Ok(Self { dir, name: name.clone(), entries, journal, wakes })
     }
 
+    /// Returns the team directory.
+    pub(in crate::ctl::chat) fn dir(&self) -> &'d TeamDir {
+        self.dir
+    }
+
     /// Returns when a file may have changed, at the latest after a second. Dropping the future loses nothing.
     pub(in crate::ctl::chat) async fn changed(&mut self) {
         let [transcript, live, roster] = &mut self.wakes;

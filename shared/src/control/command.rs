@@ -101,7 +101,7 @@ pub enum Command {
         /// What is set here, as far as it counts.
         environment: Environment,
     },
-    /// Do something with tasks. Answered with [`Done::Tasks`]: as they are after it.
+    /// Do something with tasks. Answered with [`Done::Tasks`]: as they are after it; new ones with [`Done::Made`].
     Task(TaskOrder),
     /// Do something with the integration branch.
     Integration(IntegrationOrder),
@@ -290,6 +290,8 @@ pub enum Done {
     },
     /// These tasks are so now.
     Tasks(#[serde(with = "crate::json::as_text")] Vec<Task>),
+    /// These tasks are made. They may be too many for a frame.
+    Made(Vec<TaskId>),
     /// What was asked for, as text.
     Text(String),
     /// Where a branch of the user stands.

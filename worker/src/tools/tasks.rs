@@ -149,9 +149,16 @@ impl<T: Tools> Session<T> {
         };
         match self.order(Command::Task(order.clone())).await? {
             Done::Tasks(tasks) => Ok(told(&order, &tasks)),
+            Done::Made(ids) => Ok(made(&order, &ids)),
             other => Err(unexpected(&other)),
         }
     }
+}
+
+fn made(order: &TaskOrder, ids: &[TaskId]) -> String {
+    let TaskOrder::Add { tasks, .. } = order else { return String::new() };
+    let subjects = tasks.iter().map(|task| task.subject.as_deref().unwrap_or_default());
+    ids.iter().zip(subjects).map(|(id, subject)| format!("task {id} ({subject}) is made")).collect()
 }
 
 fn told(order: &TaskOrder, tasks: &[Task]) -> String {
@@ -159,7 +166,6 @@ fn told(order: &TaskOrder, tasks: &[Task]) -> String {
     let title = task.title();
     match order {
         TaskOrder::List(None) => listed(tasks),
-        TaskOrder::Add { .. } => format!("{title} is made"),
         TaskOrder::Claim(_) => format!("{title} is yours\n\n{}", task.assignment()).trim_end().to_owned(),
         TaskOrder::Submit(..) if task.status == TaskStatus::Completed => {
             format!("{title} is completed; it has no check")

@@ -101,6 +101,10 @@ async fn give(context: &Context, order: TaskOrder) -> Result<Vec<Task>, CommandE
     let caller = Caller { dir: &dir, out: &context.out, timeout: None };
     match caller.one(Command::Task(order)).await? {
         Ok(Ok(Done::Tasks(tasks))) => Ok(tasks),
+        Ok(Ok(Done::Made(ids))) => {
+            let team = journal::fold(&dir)?;
+            ids.into_iter().map(|id| find(&team, &dir, id)).collect()
+        }
         Ok(Ok(other)) => Err(unexpected(&other)),
         Ok(Err(refusal)) => Err(refusal.into()),
         Err(early) => {

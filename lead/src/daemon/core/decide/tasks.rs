@@ -32,10 +32,10 @@ impl View<'_> {
             return Err(not_for_teammates("that is for a person or the lead to do"));
         }
         let (decision, told) = match order {
-            TaskOrder::List(id) => (Decision::default(), Some(self.listed(*id)?)),
+            TaskOrder::List(id) => (Decision::default(), Some(Done::Tasks(self.listed(*id)?))),
             TaskOrder::Add { id, tasks, within } => {
                 let (decision, made) = self.add(by, (id, tasks, *within), ids)?;
-                (decision, Some(made))
+                (decision, Some(Done::Made(made)))
             }
             TaskOrder::Claim(id) => (self.claim(by, *id, ids)?, None),
             TaskOrder::Submit(id, summary) => (self.submit(by, *id, summary, ids)?, None),
@@ -49,7 +49,7 @@ impl View<'_> {
             Record::Task(record) => Some(record.task.clone()),
             _ => None,
         });
-        let done = Done::Tasks(told.unwrap_or_else(|| changed.collect()));
+        let done = told.unwrap_or_else(|| Done::Tasks(changed.collect()));
         let offer = (!decision.records.is_empty()).then_some(Action::Offer);
         let mut decision = self.fits(decision)?.act(Action::Reply(client, Ok(done)));
         decision.actions.extend(offer);

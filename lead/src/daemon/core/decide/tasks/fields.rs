@@ -22,11 +22,11 @@ impl View<'_> {
         by: &Actor,
         (command, fields, within): (&RequestId, &[TaskFields], bool),
         ids: &mut dyn Ids,
-    ) -> Result<(Decision, Vec<Task>), Refusal> {
+    ) -> Result<(Decision, Vec<TaskId>), Refusal> {
         let earlier = self.team.made_by(command).into_iter();
         let numbers: Vec<TaskId> = earlier.chain(self.team.last_task + 1..).take(fields.len()).collect();
         let number = |place: &TaskId| numbers.get((*place as usize).wrapping_sub(1)).copied().unwrap_or(0);
-        let (mut decision, mut made) = (Decision::default(), Vec::new());
+        let mut decision = Decision::default();
         for (&id, fields) in numbers.iter().zip(fields) {
             if let Some(field) = fields.reserved().filter(|_| by.is_teammate()) {
                 return Err(not_for_teammates(&format!("`{field}` is for a person or the lead to set")));
@@ -38,14 +38,11 @@ impl View<'_> {
             }
             self.waits_for_known(&task)?;
             if id > self.team.last_task {
-                let record = self.recorded(TaskEvent::Created, (task.clone(), by.as_str()), ids);
+                let record = self.recorded(TaskEvent::Created, (task, by.as_str()), ids);
                 decision = decision.task(TaskRecord { command_id: Some(command.clone()), ..record });
-            } else if let Some(known) = self.team.tasks.get(&id) {
-                task = known.clone();
             }
-            made.push(task);
         }
-        Ok((decision, made))
+        Ok((decision, numbers))
     }
 
     pub(super) fn edit(

@@ -103,7 +103,7 @@ impl EventLoop {
         let due = self.dispatcher.next_due().map(|at| self.owned.began + at);
         let more = (self.lead.has_more() || self.owned.effects.is_waiting()).then(Instant::now);
         let refused = self.hand_over.as_ref().map(|wanted| wanted.by);
-        [due, self.owned.roster.due(), more, refused].into_iter().flatten().min()
+        [due, self.owned.roster.due(), self.owned.task_files.due(), more, refused].into_iter().flatten().min()
     }
 
     /// Does what is due, and handles events until none is left.
@@ -112,6 +112,7 @@ impl EventLoop {
         if self.owned.roster.due().is_some_and(|due| due <= Instant::now()) {
             self.write_roster();
         }
+        self.owned.task_files.write_some(&self.owned.dir);
     }
 
     /// Answers the commands whose answer can be given now.

@@ -1,6 +1,5 @@
 //! The daemon from its start to its end, readable from top to bottom.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
@@ -37,6 +36,7 @@ use super::io::reaper::Reaper;
 use super::io::roster_file::{OnDisk, REPLACED, RosterFile, UNREADABLE, set_aside};
 use super::io::signals::{self, Signals};
 use super::io::socket::Socket;
+use super::io::task_files::TaskFiles;
 use super::io::workers::Supervisor;
 use super::reconcile::reconcile;
 use super::start::SetAside;
@@ -124,7 +124,7 @@ fn begin(
         jobs: Jobs::default(),
         ended_jobs: Vec::new(),
         checkouts: Checkouts::of(&dir, &settings),
-        unwritten: BTreeMap::new(),
+        task_files: TaskFiles::default(),
         inputs: inputs_sender.clone(),
         began: Instant::now(),
         hooks,
@@ -152,9 +152,10 @@ fn begin(
 /// is the daemon next, if one is.
 async fn end(daemon: EventLoop, sources: Sources, dir: &TeamDir) -> Result<Option<HandOver>, CommandError> {
     let Sources { signals, socket, .. } = sources;
-    let EventLoop { dispatcher, owned: Owned { mut connections, supervisor, hooks, .. }, hand_over, .. } =
-        daemon;
+    let EventLoop { dispatcher, owned, hand_over, .. } = daemon;
+    let Owned { mut connections, supervisor, hooks, mut task_files, .. } = owned;
     socket.close();
+    task_files.finish(dir);
     if let Some(End::HandedOver) = dispatcher.end {
         signals::hold_back();
     } else {

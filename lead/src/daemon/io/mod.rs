@@ -16,4 +16,5 @@ pub(crate) mod reaper;
 pub(crate) mod roster_file;
 pub(crate) mod signals;
 pub(crate) mod socket;
+pub(crate) mod task_files;
 pub(crate) mod workers;

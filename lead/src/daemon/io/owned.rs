@@ -1,6 +1,6 @@
 //! What the dispatcher's decisions are done with, each part by its owner.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -9,7 +9,6 @@ use teamd_shared::check::CheckOrder;
 use teamd_shared::clock;
 use teamd_shared::control::{self, ToWorker};
 use teamd_shared::environment::Environment;
-use teamd_shared::fs::replace;
 use teamd_shared::id::RandomIds;
 use teamd_shared::job::{GitStep, JobOrder};
 use teamd_shared::journal::{Line, MemberEvent, Record, RequestEvent, Team};
@@ -26,6 +25,7 @@ use super::hooks::{Hook, Hooks};
 use super::jobs::{EndedJob, Job, Jobs, Key, Purpose};
 use super::journal::Journal;
 use super::roster_file::RosterFile;
+use super::task_files::TaskFiles;
 use super::workers::{StartedWorker, Supervisor};
 use crate::daemon::core::decide::{Decision, View, decide};
 use crate::daemon::core::dispatcher::RETRY;
@@ -45,8 +45,7 @@ pub(crate) struct Owned {
     /// The jobs that have ended, or could not be started.
     pub(crate) ended_jobs: Vec<EndedJob>,
     pub(crate) checkouts: Checkouts,
-    /// The tasks whose files could not be written.
-    pub(crate) unwritten: BTreeMap<TaskId, Task>,
+    pub(crate) task_files: TaskFiles,
     /// Where connections report to.
     pub(crate) inputs: Inputs,
     pub(crate) began: Instant,
@@ -173,16 +172,7 @@ impl Owners for Owned {
     }
 
     fn show_tasks(&mut self, tasks: &[&Task]) {
-        for task in tasks {
-            match self.show_task(task, tasks.len() > 1) {
-                Ok(()) => drop(self.unwritten.remove(&task.id)),
-                Err(why) => {
-                    tracing::error!("cannot write the file of task {} (tried again): {why}", task.id);
-                    self.unwritten.insert(task.id, Task::clone(task));
-                    self.roster.postpone(RETRY);
-                }
-            }
-        }
+        self.task_files.show(&self.dir, tasks);
     }
 
     fn show(&mut self, team: &Team, live: &Live, names: &BTreeSet<Name>) {
@@ -192,15 +182,11 @@ impl Owners for Owned {
     }
 
     fn write_roster(&mut self, team: &Team) -> Result<(), Failed> {
-        let written = self.roster.flush(&self.dir, team).map_err(|error| {
+        self.roster.flush(&self.dir, team).map_err(|error| {
             tracing::error!("cannot write the roster (tried again): {error}");
             self.roster.postpone(RETRY);
             Failed
-        });
-        // Later than the roster: one that fails again has the next write soon.
-        let unwritten = std::mem::take(&mut self.unwritten);
-        self.show_tasks(&unwritten.values().collect::<Vec<_>>());
-        written
+        })
     }
 }
 
@@ -214,17 +200,6 @@ fn is_for_a_hook(record: &Record) -> bool {
 }
 
 impl Owned {
-    /// Writes the file of a task, with `looks` only if it is not so already.
-    fn show_task(&self, task: &Task, looks: bool) -> Result<(), String> {
-        let mut text = serde_json::to_vec_pretty(task).map_err(|error| error.to_string())?;
-        text.push(b'\n');
-        let at = TeamPath::task(task.id);
-        match looks && self.dir.read(&at).is_ok_and(|there| there == text) {
-            true => Ok(()),
-            false => replace(&self.dir, &at, &text).map_err(|error| error.to_string()),
-        }
-    }
-
     /// Runs the hook of a record that is in the journal.
     fn run_hook(&mut self, team: &Team, record: &Record) {
         match record {

@@ -5,6 +5,7 @@
 //! ```text
 //! teamd-DEVICE-INODE-BIRTH/        one for each team directory
 //!     alice.1/, bob.3/ …           one for each incarnation: worker, shims, commands
+//!     check-4f0c2a91/ …            one for each check that runs
 //!     daemon/                      the daemon itself, where it had to make way for a limit
 //! ```
 
@@ -14,6 +15,7 @@ use std::str::FromStr;
 
 use rustix::fs::{Access, access, getxattr};
 
+use crate::id::RequestId;
 use crate::name::Name;
 use crate::process::is_gone;
 use crate::team_dir::TeamDir;
@@ -189,6 +191,20 @@ pub fn of_team(dir: &TeamDir) -> io::Result<String> {
 /// Returns the name of the cgroup of an incarnation in that of its team.
 pub fn of_incarnation(name: &Name, incarnation: u32) -> String {
     format!("{name}.{incarnation}")
+}
+
+/// What the name of the cgroup of a check begins with. It has no dot, and that of an incarnation has one.
+const CHECK: &str = "check-";
+
+/// Returns the name of the cgroup of a check in that of its team. No other check has ever had this id.
+pub fn of_check(id: &RequestId) -> String {
+    format!("{CHECK}{id}")
+}
+
+/// Tells whether a cgroup in that of a team is named as one of a check.
+pub fn is_of_check(folder: &Path) -> bool {
+    let name = folder.file_name().and_then(|name| name.to_str());
+    name.is_some_and(|name| name.starts_with(CHECK) && !name.contains('.'))
 }
 
 /// Tells whether processes live in a cgroup, or in one below it: `populated` of its `cgroup.events`.

@@ -30,6 +30,21 @@ pub enum JobOrder {
     },
 }
 
+impl JobOrder {
+    /// Returns the limits of the commands that it runs for the team, if it runs any.
+    pub fn bounds(&self) -> Option<&Bounds> {
+        match self {
+            Self::Check(check) => Some(&check.bounds),
+            Self::Git(order) => match &order.step {
+                GitStep::Make(make) => Some(&make.bounds),
+                GitStep::Prepare(prepare) => Some(&prepare.check.bounds),
+                _ => None,
+            },
+            Self::Protected { .. } => None,
+        }
+    }
+}
+
 /// What came of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum JobReport {

@@ -108,6 +108,33 @@ fn orphans_of_a_killed_worker_and_shim_end_with_and_without_a_cgroup() {
 }
 
 #[test]
+fn what_a_check_leaves_ends_with_it_though_its_job_and_shim_are_killed() {
+    let Some(team) = team() else { return };
+    team.teamctl(["spawn", "alice", "--restart", "never", "--sandbox", "off", "--auto"]).ok();
+    let check = "setsid --fork sleep 600; exec sleep 600";
+    team.teamctl(["task", "add", "x", "--check", check]).ok();
+    team.until("the check to run", || sleeping(&team).len() == 2);
+    let below = team.cgroup().unwrap().read_dir().unwrap().map(|it| it.unwrap().path());
+    let is_check = |it: &PathBuf| it.file_name().unwrap().to_str().unwrap().starts_with("check-");
+    let folder = below.into_iter().find(is_check).unwrap();
+    let inside = members(&folder);
+    assert!(sleeping(&team).iter().all(|pid| inside.contains(pid)), "{inside:?}");
+    assert!(!inside.contains(&team.pid("alice")) && !team.teamctl(["doctor"]).stdout.contains("check-"));
+    let job = inside.iter().copied().find(|&pid| command_line(pid).contains(" job ")).unwrap();
+    let first = sleeping(&team);
+    kill_together(job);
+    // It did not say how the check ended: that is tried again, in a cgroup of its own.
+    team.until("nothing of it to be left", || {
+        !folder.exists() && sleeping(&team).iter().all(|pid| !first.contains(pid))
+    });
+    team.teamctl(["task", "cancel", "1"]).ok();
+    team.until("the task to be let go", || sleeping(&team).is_empty());
+    team.teamctl(["shutdown", "alice"]).ok();
+    team.teamd(["stop"]).ok();
+    assert!(!team.cgroup().unwrap().exists());
+}
+
+#[test]
 fn a_forced_shutdown_ends_the_whole_tree_with_and_without_a_cgroup() {
     for team in both() {
         spawn_daemonising(&team, "alice");

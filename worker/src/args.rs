@@ -56,6 +56,9 @@ pub(crate) struct JobArgs {
     /// The team directory
     #[arg(long, value_name = "DIR")]
     pub(crate) team_dir: PathBuf,
+    /// The cgroup that the daemon has made for it: it enters that before its first command
+    #[arg(long, value_name = "DIR")]
+    pub(crate) cgroup: Option<PathBuf>,
     /// The means to confine its commands
     #[command(flatten)]
     pub(crate) confinement: ConfinementArgs,

@@ -37,7 +37,7 @@ pub(crate) async fn run(setting: &Setting, order: &CheckOrder, lock: File) -> an
         agent: None,
         sealed: Vec::new(),
         bounds: order.bounds,
-        cgroup: None,
+        cgroup: setting.cgroup.clone(),
         confinement: setting.confinement.clone(),
     })?;
     let watch = Watch::begin(Path::new(&order.protect_in), &order.protect);

@@ -19,6 +19,7 @@ use teamd_shared::team_dir::{TeamDir, TeamPath};
 use tokio::sync::oneshot;
 
 use crate::args::JobArgs;
+use crate::cgroup::OwnCgroup;
 use crate::tools::Confinement;
 use crate::{check, git};
 
@@ -26,6 +27,8 @@ use crate::{check, git};
 pub(crate) struct Setting {
     pub(crate) dir: Arc<TeamDir>,
     pub(crate) confinement: Confinement,
+    /// The cgroup of its commands, if they have one.
+    pub(crate) cgroup: Option<Arc<OwnCgroup>>,
 }
 
 /// Does a job; 0 if it could be done, whatever came of it.
@@ -47,8 +50,11 @@ fn run(args: &JobArgs) -> anyhow::Result<JobReport> {
     deny_tracing();
     survive_file_limit().context("cannot catch a signal")?;
     let (order, unwanted) = read_order()?;
-    let setting =
-        Setting { dir: Arc::new(TeamDir::open(&args.team_dir)?), confinement: (&args.confinement).into() };
+    let setting = Setting {
+        dir: Arc::new(TeamDir::open(&args.team_dir)?),
+        confinement: (&args.confinement).into(),
+        cgroup: args.cgroup.clone().map(OwnCgroup::begin),
+    };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.context("cannot make the runtime")?.block_on(async {
         tokio::select! {

@@ -175,6 +175,7 @@ async fn end(daemon: EventLoop, sources: Sources, dir: &TeamDir) -> Result<Optio
             Ok(hand_over)
         }
         Some(End::Stopped) | None => {
+            supervisor.end_jobs().await;
             supervisor.cgroups().close();
             tracing::info!("the daemon ends: no teammate is left");
             Ok(None)

@@ -193,7 +193,7 @@ impl Git<'_> {
             shown,
             sealed,
             bounds,
-            cgroup: None,
+            cgroup: self.setting.cgroup.clone(),
             confinement: self.setting.confinement.clone(),
         })
     }

@@ -1,4 +1,4 @@
-//! The cgroups of the team (version 2): one for each incarnation, where the machine lets the daemon make some.
+//! The cgroups of the team (version 2): one for each incarnation and each check, where the machine lets the daemon make some.
 //!
 //! A cgroup makes an end quick and sure: `cgroup.kill` reaches processes to which no parent and no session leads, and
 //! `cgroup.events` says when none is left. It replaces nothing: shims end what their commands started, the liveness lock tells
@@ -16,6 +16,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use teamd_shared::cgroup::{self, Place, Standing, Use};
+use teamd_shared::id::{Ids, RandomIds};
 use teamd_shared::journal::Team;
 use teamd_shared::member::{Bounds, Cgroup};
 use teamd_shared::team_dir::TeamDir;
@@ -71,14 +72,23 @@ impl Cgroups {
         below.next().is_some_and(|child| child != cgroup::DAEMON)
     }
 
-    /// Makes a cgroup with the limits of an incarnation. Its worker enters it before it starts a command, so all that the worker
-    /// ever starts is in it. Returns `None`, and writes to the log, where that does not work.
-    pub(crate) fn make(&self, incarnation: &Incarnation, bounds: &Bounds) -> Option<Group> {
+    /// Makes the cgroup of an incarnation. Its worker enters it before it starts a command, so all that the worker ever starts
+    /// is in it. Returns `None`, and writes to the log, where that does not work.
+    pub(crate) fn make(&self, Incarnation { name, number }: &Incarnation, bounds: &Bounds) -> Option<Group> {
+        self.make_named(&cgroup::of_incarnation(name, *number), bounds)
+    }
+
+    /// Makes the cgroup of a check, which the job enters likewise.
+    pub(crate) fn make_for_check(&self, bounds: &Bounds) -> Option<Group> {
+        self.make_named(&cgroup::of_check(&RandomIds.request()), bounds)
+    }
+
+    fn make_named(&self, name: &str, bounds: &Bounds) -> Option<Group> {
         let (place, team) = self.team()?;
-        match make(place, &team, incarnation, bounds) {
+        match make(place, &team, name, bounds) {
             Ok(group) => Some(group),
             Err(why) => {
-                tracing::warn!("{} does without a cgroup: {why}", incarnation.name);
+                tracing::warn!("{name} does without a cgroup: {why}");
                 None
             }
         }
@@ -94,14 +104,19 @@ impl Cgroups {
         is_ours.then(|| Group::new(recorded.clone(), self.team().map(|(_, team)| team)))
     }
 
-    /// Removes the empty cgroups that earlier daemons left, but for those of running incarnations.
+    /// Removes the cgroups that earlier daemons left: those of checks with what is in them, since no check outlives its daemon,
+    /// and the empty ones of incarnations that do not run. Must be called within the runtime.
     pub(crate) fn tidy(&self, team: &Team) {
         let Some((_, folder)) = self.team() else { return };
         let alive = team.members.values().filter(|state| !state.record.phase.is_ended());
         let used: Vec<&str> =
             alive.filter_map(|state| state.record.cgroup.as_ref()).map(|it| it.path.as_str()).collect();
         for left in cgroup::below(&folder) {
-            if !used.iter().any(|path| Path::new(path) == left) {
+            if cgroup::is_of_check(&left) {
+                let path = left.to_string_lossy().into_owned();
+                let group = Group::new(Cgroup { path, memory: false, procs: false }, Some(folder.clone()));
+                tokio::spawn(async move { group.empty("a check of an earlier daemon").await });
+            } else if !used.iter().any(|path| Path::new(path) == left) {
                 group::remove_empty(&left);
             }
         }
@@ -117,8 +132,8 @@ impl Cgroups {
     }
 }
 
-fn make(place: &Place, team: &Path, incarnation: &Incarnation, bounds: &Bounds) -> Result<Group, String> {
-    let folder = team.join(cgroup::of_incarnation(&incarnation.name, incarnation.number));
+fn make(place: &Place, team: &Path, name: &str, bounds: &Bounds) -> Result<Group, String> {
+    let folder = team.join(name);
     let path = folder.to_str().ok_or("its path is not UTF-8")?.to_owned();
     make_folder(team, &folder).map_err(|error| format!("cannot make {path}: {error}"))?;
     if let Err(why) = can_be_used(&folder) {

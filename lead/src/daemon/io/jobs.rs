@@ -205,7 +205,7 @@ fn start(order: &JobOrder, supervisor: &mut Supervisor) -> Result<(u64, JoinHand
     let mut writer = pipe::Sender::from_owned_fd(writer.into()).map_err(cannot)?;
     let text = serde_json::to_vec(order).map_err(|error| cannot(error.into()))?;
     let output: OwnedFd = report.try_clone().map_err(cannot)?.into();
-    let number = supervisor.start_job(reader.into(), output)?;
+    let number = supervisor.start_job(reader.into(), output, order.bounds())?;
     // An order can be longer than a pipe holds.
     let input = tokio::spawn(async move {
         if let Err(error) = writer.write_all(&text).await {

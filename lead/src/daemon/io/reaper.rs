@@ -156,7 +156,7 @@ async fn report_end(
     }
     wait_for_lock(&dir, &incarnation, group.as_ref()).await;
     let emptied = match &group {
-        Some(group) => group.empty(&incarnation).await,
+        Some(group) => group.empty(incarnation.name.as_str()).await,
         None => Emptiness::Gone,
     };
     let emptied = match emptied {

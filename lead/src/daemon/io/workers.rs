@@ -11,14 +11,14 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::process::{Child, Command};
 use std::sync::{Arc, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::event::epoll;
 use rustix::process::Signal;
 use teamd_shared::environment::Environment;
 use teamd_shared::inbox;
 use teamd_shared::logging;
-use teamd_shared::member::{Cgroup, Member};
+use teamd_shared::member::{Bounds, Cgroup, Member};
 use teamd_shared::name::Name;
 use teamd_shared::process::{How, Identity, ProcessHandle};
 use teamd_shared::sandbox::Namespaces;
@@ -32,6 +32,9 @@ use crate::daemon::io::cgroup::{Cgroups, Group};
 use crate::daemon::io::hooks::HookPids;
 use crate::daemon::io::orphans::{Found, Orphans};
 use crate::programs::{self, Program};
+
+/// How long the daemon that ends waits for what is left of a job.
+const JOB_ENDS: Duration = Duration::from_secs(2);
 
 /// The live processes, by incarnation.
 #[derive(Debug)]
@@ -52,8 +55,21 @@ pub(crate) struct Supervisor {
     epoll: Arc<OwnedFd>,
     /// The incarnations that it waits for, by their number there; none: a job.
     watched: BTreeMap<u64, Option<Incarnation>>,
-    /// The processes of jobs, by their number.
-    jobs: BTreeMap<u64, ProcessHandle>,
+    /// The jobs, by their number.
+    jobs: BTreeMap<u64, RunningJob>,
+    /// How the processes of jobs ended whose cgroups have been emptied since, or will be.
+    ended_jobs: BTreeMap<u64, How>,
+    /// The last number that was given.
+    last: u64,
+    /// Takes the numbers of what has ended.
+    exited: mpsc::UnboundedSender<u64>,
+}
+
+/// The process of a job, and the cgroup of its commands if they have one.
+#[derive(Debug)]
+struct RunningJob {
+    process: ProcessHandle,
+    group: Option<Group>,
 }
 
 /// What has ended.
@@ -81,7 +97,8 @@ impl Supervisor {
         let epoll = Arc::new(epoll::create(epoll::CreateFlags::CLOEXEC)?);
         let waiting = Arc::clone(&epoll);
         let thread = std::thread::Builder::new().name("reaper".to_owned());
-        thread.spawn(move || wait_for_ends(&waiting, &exited))?;
+        let ended = exited.clone();
+        thread.spawn(move || wait_for_ends(&waiting, &ended))?;
         Ok(Self {
             dir,
             worker,
@@ -95,6 +112,9 @@ impl Supervisor {
             epoll,
             watched: BTreeMap::new(),
             jobs: BTreeMap::new(),
+            ended_jobs: BTreeMap::new(),
+            last: 0,
+            exited,
         })
     }
 
@@ -162,26 +182,44 @@ impl Supervisor {
         command
     }
 
-    /// Starts the process of a job. Returns its number.
-    pub(crate) fn start_job(&mut self, input: OwnedFd, output: OwnedFd) -> Result<u64, String> {
+    /// Starts the process of a job, which with `bounds` gets a cgroup for the commands of the team that it runs. Returns its
+    /// number.
+    pub(crate) fn start_job(
+        &mut self,
+        input: OwnedFd,
+        output: OwnedFd,
+        bounds: Option<&Bounds>,
+    ) -> Result<u64, String> {
         let cannot = |error: io::Error| format!("cannot start a job: {error}");
         let log = logging::open(&self.dir, &TeamPath::log("teamd")).map_err(|error| error.to_string())?;
+        let group = bounds.and_then(|bounds| self.cgroups.make_for_check(bounds));
         let mut command = self.command(&["job"]);
-        let mut child = command.stdin(input).stdout(output).stderr(log).spawn().map_err(cannot)?;
-        match self.hold_job(&child) {
-            Ok(number) => Ok(number),
-            Err(error) => {
-                child.kill().and_then(|()| child.wait()).map_err(cannot)?;
-                Err(cannot(error))
-            }
-        }
+        command.args(group.iter().flat_map(|group| ["--cgroup", group.record().path.as_str()]));
+        let started = command.stdin(input).stdout(output).stderr(log).spawn();
+        let held = started.and_then(|mut child| {
+            self.hold_job(&child, group.clone()).or_else(|error| {
+                child.kill().and_then(|()| child.wait())?;
+                Err(error)
+            })
+        });
+        held.map_err(|error| {
+            group.iter().for_each(Group::remove);
+            cannot(error)
+        })
     }
 
-    fn hold_job(&mut self, child: &Child) -> io::Result<u64> {
-        let handle = ProcessHandle::open_child(child.id())?;
-        let number = self.watch(None, &handle)?;
-        self.jobs.insert(number, handle);
+    fn hold_job(&mut self, child: &Child, group: Option<Group>) -> io::Result<u64> {
+        let process = ProcessHandle::open_child(child.id())?;
+        let number = self.watch(None, &process)?;
+        self.jobs.insert(number, RunningJob { process, group });
         Ok(number)
+    }
+
+    /// Kills what is left of the jobs, as far as they have cgroups. Waits a moment for their end.
+    pub(crate) async fn end_jobs(&self) {
+        for group in self.jobs.values().filter_map(|job| job.group.as_ref()) {
+            drop(tokio::time::timeout(JOB_ENDS, group.empty("a check")).await);
+        }
     }
 
     /// Runs a worker and watches it.
@@ -249,7 +287,8 @@ impl Supervisor {
     }
 
     fn watch(&mut self, incarnation: Option<Incarnation>, process: &ProcessHandle) -> io::Result<u64> {
-        let number = self.watched.last_key_value().map_or(0, |(last, _)| last + 1);
+        self.last += 1;
+        let number = self.last;
         let flags = epoll::EventFlags::IN | epoll::EventFlags::ONESHOT;
         epoll::add(&*self.epoll, process, epoll::EventData::new_u64(number), flags)?;
         self.watched.insert(number, incarnation);
@@ -292,7 +331,8 @@ impl Supervisor {
     /// Returns the workers, the jobs, and the processes of hooks: each is reaped by its own owner.
     fn known_children(&self) -> HashSet<u32> {
         let hooks = self.hooks.lock().unwrap_or_else(PoisonError::into_inner);
-        let own = self.processes.values().chain(self.jobs.values()).map(|it| it.identity().pid);
+        let jobs = self.jobs.values().map(|job| &job.process);
+        let own = self.processes.values().chain(jobs).map(|it| it.identity().pid);
         own.chain(hooks.iter().copied()).collect()
     }
 
@@ -306,19 +346,35 @@ impl Supervisor {
         self.processes.get(incarnation).map(ProcessHandle::identity)
     }
 
-    /// Reaps the process with this number, which has ended. Returns what it was, and how it ended as far as that can be seen.
+    /// Reaps the process with this number, which has ended. Returns what it was, and how it ended as far as that can be seen. A
+    /// job that has a cgroup ends when that is empty: then its number is told again.
     pub(crate) fn reap(&mut self, number: u64) -> Option<Reaped> {
-        let incarnation = self.watched.remove(&number)?;
-        let process = match &incarnation {
-            Some(incarnation) => self.processes.remove(incarnation),
-            None => self.jobs.remove(&number),
-        };
-        let how = process?.reap().unwrap_or_else(|error| {
-            tracing::warn!("cannot reap a process: {error}");
-            How::default()
+        if let Some(how) = self.ended_jobs.remove(&number) {
+            return Some(Reaped::Job(number, how));
+        }
+        if let Some(incarnation) = self.watched.remove(&number)? {
+            let process = self.processes.remove(&incarnation)?;
+            return Some(Reaped::Worker(incarnation, reap(process)));
+        }
+        let RunningJob { process, group } = self.jobs.remove(&number)?;
+        let how = reap(process);
+        let Some(group) = group else { return Some(Reaped::Job(number, how)) };
+        self.ended_jobs.insert(number, how);
+        let exited = self.exited.clone();
+        tokio::spawn(async move {
+            group.empty("a check").await;
+            // The daemon may end meanwhile.
+            exited.send(number).ok();
         });
-        Some(incarnation.map_or(Reaped::Job(number, how), |incarnation| Reaped::Worker(incarnation, how)))
+        None
     }
+}
+
+fn reap(process: ProcessHandle) -> How {
+    process.reap().unwrap_or_else(|error| {
+        tracing::warn!("cannot reap a process: {error}");
+        How::default()
+    })
 }
 
 /// Reports each process that ends, by its number. (tokio's `AsyncFd` takes foreign descriptors by `unsafe` only.)

@@ -132,7 +132,7 @@ fn cgroups(seen: &Seen, check: &mut Check) {
     let recorded = recorded.filter(|above| above.ends_with(&name)).map(Path::to_owned);
     let here = Place::look(Some(&name)).ok().map(|place| place.folder.join(&name));
     let is_used = |path: &Path| {
-        seen.locked && path.ends_with(cgroup::DAEMON)
+        seen.locked && (path.ends_with(cgroup::DAEMON) || cgroup::is_of_check(path))
             || seen.running().any(|it| it.cgroup.as_ref().is_some_and(|it| Path::new(&it.path) == path))
     };
     let mut empty = |folder: &Path| {

@@ -1,4 +1,4 @@
-//! The cgroup of one incarnation: killing all that is in it, and waiting until the kernel says that it is empty.
+//! The cgroup of one incarnation or check: killing all that is in it, and waiting until the kernel says that it is empty.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -11,7 +11,6 @@ use teamd_shared::member::Cgroup;
 use teamd_shared::process::is_gone;
 
 use super::limits::write;
-use crate::daemon::core::event::Incarnation;
 
 /// How long the daemon waits for the kernel at once: the end of the daemon waits for no longer.
 const LOOK: Duration = Duration::from_millis(500);
@@ -20,7 +19,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// How long the daemon tries to read a cgroup that cannot be read.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The cgroup of one incarnation.
+/// The cgroup of one incarnation or check.
 #[derive(Debug, Clone)]
 pub(crate) struct Group {
     record: Cgroup,
@@ -28,7 +27,7 @@ pub(crate) struct Group {
     team: Option<PathBuf>,
 }
 
-/// What a cgroup tells of the end of an incarnation.
+/// What a cgroup tells of the end of what runs in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Emptiness {
     /// The kernel says that it is empty.
@@ -40,7 +39,7 @@ pub(crate) enum Emptiness {
 }
 
 impl Group {
-    /// Returns the cgroup of an incarnation.
+    /// Returns the cgroup with this record.
     pub(super) fn new(record: Cgroup, team: Option<PathBuf>) -> Self {
         Self { record, team }
     }
@@ -63,8 +62,8 @@ impl Group {
     }
 
     /// Kills what is in it, waits until the kernel says that it is empty, and removes it. As long as the kernel says that a
-    /// process is in it, the incarnation is not over, whatever refuses the kill.
-    pub(crate) async fn empty(&self, incarnation: &Incarnation) -> Emptiness {
+    /// process is in it, what ran there is not over, whatever refuses the kill. `of` says for the log what that is.
+    pub(crate) async fn empty(&self, of: &str) -> Emptiness {
         let path = &self.record.path;
         let mut unreadable: Option<Instant> = None;
         loop {
@@ -75,7 +74,7 @@ impl Group {
                 }
                 Ok(false) => unreadable = None,
                 Err(error) if is_gone(&error) => {
-                    tracing::info!("the cgroup {path} of {} is gone", incarnation.name);
+                    tracing::info!("the cgroup {path} of {of} is gone");
                     return Emptiness::Gone;
                 }
                 // No descriptor may be left just now.

@@ -220,7 +220,7 @@ fn a_process_that_has_left_parent_and_session_is_killed() {
         std::thread::yield_now();
     }
     // A zombie is not in the cgroup any more.
-    let emptiness = block_on(group.empty(&alice(1)));
+    let emptiness = block_on(group.empty("alice"));
     child.wait().unwrap();
     assert_eq!(emptiness, Emptiness::Empty);
     assert!(!folder.exists());
@@ -246,7 +246,7 @@ fn a_cgroup_that_is_gone_proves_nothing() {
     let Some(real) = Real::new() else { return };
     let record = Cgroup { path: "/sys/fs/cgroup/there/is/none".to_owned(), ..Cgroup::default() };
     let group = Group::new(record, None);
-    assert_eq!(block_on(group.empty(&alice(1))), Emptiness::Gone);
+    assert_eq!(block_on(group.empty("alice")), Emptiness::Gone);
     assert_eq!(real.reaps(group), Some(Emptied::Tree));
 }
 
@@ -261,7 +261,7 @@ fn where_the_kill_is_refused_the_daemon_waits_until_the_processes_have_ended_by_
     let kernel = std::thread::spawn(move || {
         limits::write(&path.join("cgroup.events"), "populated 0\n").unwrap();
     });
-    assert_eq!(block_on(group.empty(&alice(1))), Emptiness::Empty);
+    assert_eq!(block_on(group.empty("alice")), Emptiness::Empty);
     kernel.join().unwrap();
 }
 
@@ -274,13 +274,13 @@ fn the_cgroup_that_an_earlier_daemon_had_made_for_the_team_goes_with_the_last_in
     fs::create_dir(team.join("bob.1")).unwrap();
     // A daemon that makes its own elsewhere.
     let found = |record: &Cgroup| Group::new(record.clone(), Some(PathBuf::from("/elsewhere")));
-    assert_eq!(block_on(found(group.record()).empty(&alice(1))), Emptiness::Empty);
+    assert_eq!(block_on(found(group.record()).empty("alice")), Emptiness::Empty);
     child.wait().unwrap();
     let bob = team.join("bob.1");
     assert!(bob.exists(), "it is another incarnation's");
     fs::create_dir_all(team.join(cgroup::DAEMON)).unwrap();
     let bob = Cgroup { path: bob.to_str().unwrap().to_owned(), ..Cgroup::default() };
-    assert_eq!(block_on(found(&bob).empty(&alice(1))), Emptiness::Empty);
+    assert_eq!(block_on(found(&bob).empty("alice")), Emptiness::Empty);
     assert!(!team.exists());
 }
 

@@ -60,12 +60,6 @@ impl Team {
         Some(Record::Snapshot(Box::new(own)))
     }
 
-    /// Tells whether a snapshot holds the members and requests of this state, as they stand.
-    pub fn is_snapshot(&self, snapshot: &Self) -> bool {
-        let own = self.without_what_is_old();
-        (&own.members, &own.requests, &own.tasks) == (&snapshot.members, &snapshot.requests, &snapshot.tasks)
-    }
-
     /// Leaves out the requests that ended long ago, unless they are the last ones of a member, and the completed tasks.
     fn without_what_is_old(&self) -> Self {
         let last: BTreeSet<&RequestId> =

@@ -2,9 +2,6 @@
 
 use std::collections::HashMap;
 
-use serde::Deserializer;
-use serde_json::{Map, Value};
-use teamd_shared::json;
 use teamd_shared::message::{Body, MAX_LINE, Message, ParseError};
 
 use super::Remark;
@@ -12,8 +9,6 @@ use super::lines::{column_in, column_of, each_line};
 
 /// The longest line that a shell writes with one system call, in bytes: a longer one may be parted by another writer.
 const ONE_WRITE: usize = 4096;
-/// Characters that some readers take for the end of a line.
-const ENDS: [char; 3] = ['\u{85}', '\u{2028}', '\u{2029}'];
 
 /// Reads an inbox as its owner does.
 pub(in crate::ctl::commands) fn lint(bytes: &[u8]) -> Vec<Remark> {
@@ -68,7 +63,7 @@ fn key(line: &[u8], field: &str) -> usize {
     found.map_or(1, |byte| column_of(line, byte))
 }
 
-/// Says what is legal but unwise, and what is read with another spelling.
+/// Says what is legal but unwise.
 fn unwise(number: usize, line: &[u8], message: &Message) -> Vec<Remark> {
     let mut remarks = Vec::new();
     let mut warn = |field: &str, what: &str, reader: &str| {
@@ -91,89 +86,10 @@ fn unwise(number: usize, line: &[u8], message: &Message) -> Vec<Remark> {
             );
         }
     }
-    for field in ["timestamp", "ts"].into_iter().filter(|&field| message.extra.contains_key(field)) {
-        warn(field, "the time is no number", "kept, and means nothing: seconds since 1970 are read");
-    }
-    if message.extra.contains_key("decide_within") && message.body.kind() == "shutdown_request" {
-        warn("decide_within", "decide_within is no number", "kept, and means nothing: seconds are read");
-    }
-    for field in twice(line) {
-        warn(&field, &format!("the field {field:?} is there twice"), "the last one counts");
-    }
     if let Body::Unknown { kind } = &message.body {
         warn("type", &format!("the type {kind:?} is unknown"), "delivered as text");
     }
-    if std::str::from_utf8(line).is_ok_and(|text| text.contains(ENDS)) {
-        warn("", "U+0085, U+2028 or U+2029 is not escaped", "taken: but other readers end a line there");
-    }
-    // What was written is read once more, for its spellings alone: it is an object, or there were no message.
-    if serde_json::from_slice::<Value>(line).is_err() {
-        warn("", "half of a surrogate pair stands in a text", "read as U+FFFD");
-    }
-    if let Ok(Value::Object(fields)) = json::value(line) {
-        for (written, read) in spellings(&fields, message) {
-            warn(written, &format!("{written} is another writer's spelling"), &format!("read as {read}"));
-        }
-    }
     remarks
-}
-
-/// Returns the fields that an object has more than once.
-fn twice(line: &[u8]) -> Vec<String> {
-    struct Names(Vec<String>);
-    impl<'de> serde::de::Visitor<'de> for Names {
-        type Value = Vec<String>;
-        fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-            formatter.write_str("an object")
-        }
-        fn visit_map<A: serde::de::MapAccess<'de>>(mut self, mut map: A) -> Result<Vec<String>, A::Error> {
-            let mut twice = Vec::new();
-            while let Some((name, serde::de::IgnoredAny)) = map.next_entry::<String, _>()? {
-                match self.0.contains(&name) {
-                    true => twice.push(name),
-                    false => self.0.push(name),
-                }
-            }
-            Ok(twice)
-        }
-    }
-    // It is an object, or there were no message. One with half a surrogate pair in a name is not looked at.
-    serde_json::Deserializer::from_slice(line).deserialize_map(Names(Vec::new())).unwrap_or_default()
-}
-
-/// Returns the spellings of other writers that the reader took: it has kept all others as they were.
-fn spellings(fields: &Map<String, Value>, message: &Message) -> Vec<(&'static str, &'static str)> {
-    let mut found = Vec::new();
-    for (written, read) in
-        [("requestId", "request_id"), ("approved", "approve"), ("ts", "timestamp"), ("text", "content")]
-    {
-        if fields.contains_key(written) && !message.extra.contains_key(written) {
-            found.push((written, read));
-        }
-    }
-    let absent = |names: [&str; 2]| names.iter().all(|name| fields.get(*name).is_none_or(Value::is_null));
-    let body = message.body.kind();
-    let of_request =
-        ["shutdown_request", "shutdown_response", "plan_approval_request", "plan_approval_response"];
-    if of_request.contains(&body) && absent(["request_id", "requestId"]) {
-        found.push(("metadata", "request_id"));
-    }
-    let written = fields.get("type").and_then(Value::as_str).unwrap_or_default();
-    match (written, body) {
-        ("shutdown_approved", _) => found.push(("shutdown_approved", "shutdown_response with approve true")),
-        ("shutdown_rejected", _) => found.push(("shutdown_rejected", "shutdown_response with approve false")),
-        ("plan_approval_response", "plan_approval_request") => {
-            found.push((
-                "plan_approval_response",
-                "plan_approval_request: it carries a plan, and is not from the lead",
-            ));
-        }
-        ("shutdown_response" | "plan_approval_response", _) if absent(["approve", "approved"]) => {
-            found.push(("metadata", "approve"));
-        }
-        _ => {}
-    }
-    found
 }
 
 #[cfg(test)]
@@ -206,31 +122,9 @@ mod tests {
         4:1 the field "from" is missing (rejected: it goes to NAME.rejected.jsonl, and the lead is told)
         5:37 the field "content" is not a string (rejected: it goes to NAME.rejected.jsonl, and the lead is told)
         6:2 the id is no UUID (kept, and means nothing: a line that is written twice is read twice)
-        6:49 the time is no number (kept, and means nothing: seconds since 1970 are read)
         6:9 the type "note" is unknown (delivered as text)
-        6:37 text is another writer's spelling (read as content)
-        7:84 requestId is another writer's spelling (read as request_id)
-        7:53 shutdown_approved is another writer's spelling (read as shutdown_response with approve true)
-        8:84 metadata is another writer's spelling (read as request_id)
-        8:84 metadata is another writer's spelling (read as approve)
         8:2 the same id as line 7 (dropped: it was read before)
         9:1 the file ends with 13 bytes without a newline (not read yet: it is no line before its newline)
-        "#);
-    }
-
-    #[test]
-    fn what_means_nothing_or_stands_there_twice_is_told() {
-        let id = r#""id":"0197f5f2-0000-7000-8000-000000000001","from":"lead""#;
-        let lines = [
-            format!(r#"{{{id},"type":"shutdown_request","request_id":"a1","decide_within":"soon"}}"#),
-            format!(r#"{{{},"type":"message","type":"broadcast"}}"#, id.replace("01\"", "02\"")),
-            format!(r#"{{{},"type":"message","content":"cut \ud83d"}}"#, id.replace("01\"", "03\"")),
-            String::new(),
-        ];
-        insta::assert_snapshot!(told(&lines.join("\n")), @r#"
-        1:104 decide_within is no number (kept, and means nothing: seconds are read)
-        2:60 the field "type" is there twice (the last one counts)
-        3:1 half of a surrogate pair stands in a text (read as U+FFFD)
         "#);
     }
 

@@ -7,7 +7,6 @@ use teamd_shared::transcript::{Block, Entry, Event};
 
 use super::Remark;
 use super::lines::{each_line, unreadable};
-use super::misread::misread;
 
 /// Reads a transcript as a worker does that resumes.
 pub(in crate::ctl::commands) fn lint(bytes: &[u8]) -> Vec<Remark> {
@@ -16,7 +15,6 @@ pub(in crate::ctl::commands) fn lint(bytes: &[u8]) -> Vec<Remark> {
     let torn = each_line(bytes, "the next incarnation sets it aside", |number, line| {
         match json::read::<Entry>(line) {
             Ok(entry) => {
-                remarks.extend(misread(number, line, &entry));
                 if !follow(&mut open, entry.event) {
                     let what = "it is the result of no call, or a second one";
                     remarks.push(Remark::error((number, 1), what, PASSED));

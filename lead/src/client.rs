@@ -91,9 +91,14 @@ impl From<WireError> for CallError {
 ///
 /// The lock is let go at once. A daemon that starts just then tries again, and none that runs is disturbed.
 pub(crate) fn is_locked(dir: &TeamDir) -> bool {
+    hold_off_daemon(dir).is_none()
+}
+
+/// Holds the lock of the team directory, unless a daemon does or it cannot be tried: none starts until this is dropped.
+pub(crate) fn hold_off_daemon(dir: &TeamDir) -> Option<File> {
     let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
-    let opened = rustix::fs::openat(dir, ".", flags, Mode::empty());
-    opened.map_or(true, |folder| File::from(folder).try_lock_shared().is_err())
+    let folder = File::from(rustix::fs::openat(dir, ".", flags, Mode::empty()).ok()?);
+    folder.try_lock_shared().ok().map(|()| folder)
 }
 
 /// Tells whether the last daemon of a team directory ended in order, and none runs since.

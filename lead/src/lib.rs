@@ -1,8 +1,7 @@
 //! The lead: `teamd`, the daemon of a team, and `teamctl`, which talks to it.
 //!
 //! The two sides of this crate meet on the control socket and in the files of the team directory: `ctl`
-//! uses nothing of `daemon`, and `daemon` nothing of `ctl`. Only the front of `teamd` knows both, and this file, which
-//! hands the doctor of `teamctl` what it needs of the daemon's code (`upkeep`).
+//! uses nothing of `daemon`, and `daemon` nothing of `ctl`. Only the front of `teamd` knows both.
 
 mod client;
 mod ctl;
@@ -12,7 +11,6 @@ mod exit_code;
 mod programs;
 mod registered;
 mod teamd;
-mod upkeep;
 
 use clap::{Command, CommandFactory};
 
@@ -23,7 +21,7 @@ pub fn teamd(version: &'static str) -> std::process::ExitCode {
 
 /// Runs `teamctl`, from its command line to its exit code.
 pub fn teamctl(version: &'static str) -> std::process::ExitCode {
-    ctl::run(version, daemon::at_rest)
+    ctl::run(version)
 }
 
 /// Returns the command lines of `teamd` and `teamctl`, for their manual pages.

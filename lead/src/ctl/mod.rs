@@ -39,21 +39,20 @@ use args::{Cli, Command, TaskCommand, Tasks};
 use context::Context;
 
 use crate::error::CommandResult;
-use crate::upkeep::TakeLock;
 
-/// Runs the program. `take_lock` takes the place of the daemon while none runs.
-pub(crate) fn run(version: &'static str, take_lock: TakeLock) -> std::process::ExitCode {
+/// Runs the program.
+pub(crate) fn run(version: &'static str) -> std::process::ExitCode {
     if completion::answer::<Cli>() {
         return std::process::ExitCode::SUCCESS;
     }
     context::run(
         version,
         |cli: &Cli| cli.global.clone(),
-        |cli, context| dispatch(cli.command, context, take_lock),
+        |cli, context| dispatch(cli.command, context),
     )
 }
 
-fn dispatch(command: Command, context: &Context, take_lock: TakeLock) -> CommandResult {
+fn dispatch(command: Command, context: &Context) -> CommandResult {
     context.set_signals();
     if !matches!(command, Command::Completions(_) | Command::Lint(_) | Command::Schema(_)) {
         context.note_passed_over();
@@ -105,7 +104,7 @@ fn dispatch(command: Command, context: &Context, take_lock: TakeLock) -> Command
         Command::Forget(args) => commands::forget::run(context, &args),
         Command::Chat(args) => commands::chat::run(context, &args),
         Command::Attach(args) => commands::attach::run(context, &args),
-        Command::Doctor(args) => commands::doctor::run(context, &args, take_lock),
+        Command::Doctor(args) => commands::doctor::run(context, &args),
         Command::Lint(args) => commands::lint::run(context, &args),
         Command::Schema(args) => commands::schema::run(context, &args),
         Command::Completions(args) => completion::run(context, &args, "teamctl"),

@@ -10,7 +10,6 @@
 //! `core` decides, and says in which order what follows is done; it is pure. `event_loop` gathers events for its dispatcher, and
 //! the owners in `io` do what follows. `run`, `start`, `reconcile`, `replace` and `hand_over` are the daemon's beginning and end.
 
-mod at_rest;
 mod confinement;
 mod core;
 mod event_loop;
@@ -24,6 +23,5 @@ mod workspace;
 
 use io::signals;
 
-pub(crate) use at_rest::at_rest;
 pub(crate) use confinement::Confinement;
 pub(crate) use start::{SetAside, StartOptions, Started, serve, start};

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use teamd_shared::config::{ConfigError, Roster, RosterMember, TeamSandbox, VERSION};
-use teamd_shared::fs::{replace, replace_synced};
+use teamd_shared::fs::replace;
 use teamd_shared::journal::reader::version_of;
 use teamd_shared::journal::{MemberState, Team};
 use teamd_shared::member::{Doing, MemberStatus};
@@ -76,12 +76,7 @@ impl RosterFile {
     /// Makes an empty roster of a team whose commands are confined like this.
     pub(crate) fn new(confinement: &Confinement) -> Self {
         let (layers, weak) = (confinement.layers.to_string(), confinement.weakness.clone());
-        Self::of(TeamSandbox { layers, weak })
-    }
-
-    /// Makes an empty roster of a team whose commands are confined in a way that is known.
-    pub(crate) fn of(sandbox: TeamSandbox) -> Self {
-        Self { sandbox, ..Self::default() }
+        Self { sandbox: TeamSandbox { layers, weak }, ..Self::default() }
     }
 
     /// Looks at the file that is there, and leaves it there.
@@ -197,23 +192,6 @@ impl RosterFile {
         self.dirty = None;
         self.rests = Some(Instant::now() + rest_after(text.len()));
         Ok(())
-    }
-
-    /// Writes the file, and keeps what stands in its place; returns where. In one step: a kill, or a disk that is full, must not
-    /// leave the path without a roster.
-    pub(crate) fn write_and_keep(
-        &self,
-        dir: &TeamDir,
-        team: &Team,
-        (why, wall): (&str, f64),
-    ) -> Result<String, DirError> {
-        let (at, aside) = (TeamPath::config(), aside(why, wall));
-        replace_synced(dir, &aside, self.render(team).as_bytes())?;
-        if let Err(error) = dir.exchange(&aside, &at) {
-            dir.remove(&aside)?;
-            return Err(error);
-        }
-        Ok(aside.to_string())
     }
 
     /// Looks whether the file that was written last still stands there. If not, what stands there is moved aside

@@ -47,10 +47,6 @@ pub(super) struct CheckFinding {
 pub(super) enum Fix {
     /// Takes the permissions of other users away from a file or folder; none: from the team directory itself.
     Close(Option<TeamPath>),
-    /// Sets the torn last line of the journal aside.
-    Journal,
-    /// Writes the roster from the journal, and keeps the old one aside.
-    Roster,
     /// Removes what may be deleted at any time.
     Remove(TeamPath),
     /// Moves a file into the archive.
@@ -115,8 +111,6 @@ impl std::fmt::Display for Fix {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Close(_) => "takes the permissions away",
-            Self::Journal => "sets it aside in journal.torn, as `teamd start` does",
-            Self::Roster => "writes it from the journal and keeps the old one, as `teamd start` does",
             Self::Remove(_) | Self::Cgroup(_) => "removes it",
             Self::Archive(_) => "moves it into archive/",
             Self::End(_) => "ends it",

@@ -2,7 +2,6 @@
 //! runs it touches nothing that is the daemon's.
 
 use std::io;
-use std::sync::Arc;
 
 use rustix::process::Signal;
 use serde::Serialize;
@@ -11,9 +10,9 @@ use teamd_shared::team_dir::{TeamDir, TeamPath};
 use teamd_shared::{cgroup, clock};
 
 use super::finding::{CheckFinding, Fix};
+use crate::client::hold_off_daemon;
 use crate::error::CommandError;
 use crate::exit_code::ExitCode;
-use crate::upkeep::{AtRest, TakeLock};
 
 /// What came of it.
 #[derive(Debug, Default, Serialize)]
@@ -25,8 +24,8 @@ pub(super) struct Fixed {
     pub(super) failed: Vec<String>,
 }
 
-/// Sets right what the findings say can be. What needs that no daemon runs is done under the daemon's own lock.
-pub(super) fn all(dir: &Arc<TeamDir>, findings: &[CheckFinding], take_lock: TakeLock) -> Fixed {
+/// Sets right what the findings say can be. What needs that no daemon runs is done while none can start.
+pub(super) fn all(dir: &TeamDir, findings: &[CheckFinding]) -> Fixed {
     let mut fixes: Vec<&Fix> = Vec::new();
     for fix in findings.iter().filter_map(|finding| finding.fix.as_ref()) {
         if !fixes.contains(&fix) {
@@ -43,43 +42,38 @@ pub(super) fn all(dir: &Arc<TeamDir>, findings: &[CheckFinding], take_lock: Take
     };
     let (at_any_time, at_rest): (Vec<_>, Vec<_>) =
         fixes.into_iter().partition(|fix| matches!(fix, Fix::Close(_)));
-    at_any_time.into_iter().for_each(|fix| note(apply(dir, fix, None)));
-    if !at_rest.is_empty() {
-        match take_lock(dir) {
-            Ok(Some(lock)) => at_rest.into_iter().for_each(|fix| note(apply(dir, fix, Some(&*lock)))),
-            Ok(None) => {
-                let message = "a daemon has started meanwhile: its files were left to it";
-                note(Err(CommandError::new(ExitCode::Conflict, message)));
-            }
-            Err(error) => note(Err(error)),
+    at_any_time.into_iter().for_each(|fix| note(apply(dir, fix)));
+    if at_rest.is_empty() {
+        return fixed;
+    }
+    match hold_off_daemon(dir) {
+        Some(_lock) => at_rest.into_iter().for_each(|fix| note(apply(dir, fix))),
+        None => {
+            let message = "a daemon has started meanwhile: its files were left to it";
+            note(Err(CommandError::new(ExitCode::Conflict, message)));
         }
     }
     fixed
 }
 
-fn apply(dir: &TeamDir, fix: &Fix, lock: Option<&dyn AtRest>) -> Result<String, CommandError> {
+fn apply(dir: &TeamDir, fix: &Fix) -> Result<String, CommandError> {
     let failed = |what: String| {
         move |error: io::Error| CommandError::new(ExitCode::Failed, format!("cannot {what}: {error}"))
     };
-    match (fix, lock) {
-        (Fix::Close(at), _) => {
+    match fix {
+        Fix::Close(at) => {
             dir.close_to_others(at.as_ref())?;
             let what = at.as_ref().map_or_else(|| "the team directory".to_owned(), TeamPath::to_string);
             Ok(format!("{what}: only its user may use it now"))
         }
-        (Fix::Journal, Some(lock)) => lock.cut_journal(),
-        (Fix::Roster, Some(lock)) => lock.rebuild_roster(),
-        (Fix::Remove(at), Some(_)) => Ok(dir.remove(at).map(|()| format!("{at}: removed"))?),
-        (Fix::Archive(at), Some(_)) => archive(dir, at),
-        (Fix::Cgroup(folder), Some(_)) => {
+        Fix::Remove(at) => Ok(dir.remove(at).map(|()| format!("{at}: removed"))?),
+        Fix::Archive(at) => archive(dir, at),
+        Fix::Cgroup(folder) => {
             let shown = folder.display();
             cgroup::remove(folder).map_err(failed(format!("remove {shown}")))?;
             Ok(format!("{shown}: removed"))
         }
-        (Fix::End(identity), Some(_)) => {
-            end(identity).map_err(failed(format!("signal process {}", identity.pid)))
-        }
-        (_, None) => Err(CommandError::new(ExitCode::Conflict, "a daemon runs")),
+        Fix::End(identity) => end(identity).map_err(failed(format!("signal process {}", identity.pid))),
     }
 }
 

@@ -30,7 +30,6 @@ use crate::ctl::context::Context;
 use crate::ctl::{escape, render};
 use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
-use crate::upkeep::TakeLock;
 
 /// Between the looks at a team that is at work: what is in progress is over by then.
 const PAUSES: [Duration; 3] =
@@ -69,7 +68,7 @@ struct Report {
 }
 
 /// Runs the command.
-pub(in crate::ctl) fn run(context: &Context, args: &Doctor, take_lock: TakeLock) -> CommandResult {
+pub(in crate::ctl) fn run(context: &Context, args: &Doctor) -> CommandResult {
     let opened = context.dir().map(Arc::new);
     let confined = sandbox::look(opened.as_deref().ok());
     let mut findings = confined.findings();
@@ -80,7 +79,7 @@ pub(in crate::ctl) fn run(context: &Context, args: &Doctor, take_lock: TakeLock)
         Ok(dir) => {
             let mut of_team = examine(dir);
             if args.fix && of_team.iter().any(|finding| finding.fixable) {
-                fixed = fix::all(dir, &of_team, take_lock);
+                fixed = fix::all(dir, &of_team);
                 of_team = examine(dir);
             }
             findings.extend(of_team);

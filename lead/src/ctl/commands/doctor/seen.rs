@@ -36,8 +36,6 @@ pub(super) struct JournalView {
     /// Whether it is there.
     pub(super) exists: bool,
     pub(super) team: Team,
-    /// The state at the line that the roster shows.
-    pub(super) at_roster: Option<Team>,
     /// How many bytes stand behind its last newline.
     pub(super) torn: Option<usize>,
 }
@@ -49,8 +47,7 @@ impl Seen {
         let locked = is_locked(dir);
         let processes = Processes::read();
         let roster = Roster::load(dir);
-        let shown = roster.as_ref().ok().and_then(Option::as_ref).map(|roster| roster.seq);
-        let journal = JournalView::look(dir, shown);
+        let journal = JournalView::look(dir);
         let (mut files, mut unlisted) = (Vec::new(), Vec::new());
         for folder in [None].into_iter().chain(FOLDERS.map(Some)) {
             match dir.list(folder) {
@@ -117,15 +114,9 @@ impl Seen {
 }
 
 impl JournalView {
-    fn look(dir: &TeamDir, shown: Option<u64>) -> Result<Self, JournalError> {
+    fn look(dir: &TeamDir) -> Result<Self, JournalError> {
         let bytes = reader::read(dir)?;
         let (exists, bytes) = (bytes.is_some(), bytes.unwrap_or_default());
-        let mut at_roster = None;
-        let team = reader::fold(&bytes, |team, line| {
-            if Some(line.seq) == shown {
-                at_roster = Some(team.clone());
-            }
-        })?;
-        Ok(Self { exists, team, at_roster, torn: reader::torn(&bytes) })
+        Ok(Self { exists, team: reader::fold(&bytes, |_, _| {})?, torn: reader::torn(&bytes) })
     }
 }

@@ -2,15 +2,11 @@
 
 use std::time::Duration;
 
-use teamd_shared::config::{ConfigError, Roster, RosterMember, VERSION};
+use teamd_shared::config::{ConfigError, VERSION};
 use teamd_shared::control::{Command, Done};
-use teamd_shared::journal::{MemberState, Team};
-use teamd_shared::member::{Doing, MemberStatus};
-use teamd_shared::process::Identity;
-use teamd_shared::request::Kind;
 
 use super::finding::Severity::{self, Note, Problem};
-use super::finding::{Check, CheckFinding, Fix, run};
+use super::finding::{Check, CheckFinding, run};
 use super::seen::Seen;
 use crate::client::{Client, is_locked};
 use crate::ctl::context::block_on;
@@ -114,7 +110,7 @@ pub(super) fn journal(seen: &Seen, check: &mut Check) -> Option<String> {
         let died = "a daemon died while it wrote: what the line would have decided never took effect";
         match seen.locked {
             true => check.problem(what, "another program has written there", SET_ASIDE),
-            false => check.fixable(Problem, what, died, Fix::Journal),
+            false => check.problem(what, died, "`teamd start` sets it aside in journal.torn"),
         }
     }
     let pending = journal.team.requests.values().filter(|request| request.is_pending()).count();
@@ -124,11 +120,9 @@ pub(super) fn journal(seen: &Seen, check: &mut Check) -> Option<String> {
 
 /// Judges the roster: it says what the journal says.
 pub(super) fn roster(seen: &Seen, check: &mut Check) -> Option<String> {
-    const CHANGED: &str = "another program has changed it; the daemon believes the journal alone";
-    let mut rewritten = |severity: Severity, what: String, means: &str| match seen.locked {
-        true => check.add(severity, what, means, MENDED_SOON),
-        false => check.fixable(severity, what, means, Fix::Roster),
-    };
+    let next = if seen.locked { MENDED_SOON } else { "`teamd start` writes it from the journal" };
+    let mut rewritten =
+        |severity: Severity, what: String, means: &str| check.add(severity, what, means, next);
     let roster = match &seen.roster {
         Ok(Some(roster)) => roster,
         Ok(None) => {
@@ -161,51 +155,7 @@ pub(super) fn roster(seen: &Seen, check: &mut Check) -> Option<String> {
         let what = format!("config.json shows line {} of the journal, not the last", roster.seq);
         rewritten(severity, what, means);
     }
-    for what in journal.at_roster.iter().flat_map(|then| differences(roster, then)) {
-        rewritten(Problem, format!("config.json disagrees with the journal: {what}"), CHANGED);
-    }
-    Some(format!("config.json agrees with the journal ({})", count(roster.members.len(), "member")))
-}
-
-/// Says what a roster says otherwise than the state at its line of the journal.
-fn differences(roster: &Roster, team: &Team) -> Vec<String> {
-    let missing = team.members.keys().filter(|name| roster.member(name).is_none());
-    let missing = missing.map(|name| format!("{name} is not there"));
-    let others = roster.members.iter().filter_map(|shown| match team.members.get(&shown.name) {
-        None => Some(format!("it knows no {}", shown.name)),
-        Some(state) => difference(shown, state, team),
-    });
-    missing.chain(others).collect()
-}
-
-fn difference(shown: &RosterMember, state: &MemberState, team: &Team) -> Option<String> {
-    let (name, member) = (&shown.name, &state.record);
-    let number = |number: Option<u64>| number.map_or_else(|| "none".to_owned(), |it| it.to_string());
-    let process = |part: fn(&Identity) -> u64| number(member.process.as_ref().map(part));
-    let status = status(shown, state, team);
-    let fields = [
-        ("incarnation", member.incarnation.to_string(), shown.incarnation.to_string()),
-        ("status", status.as_str().to_owned(), shown.status.as_str().to_owned()),
-        ("gate", member.gate.as_str().to_owned(), shown.gate.as_str().to_owned()),
-        ("pid", process(|it| it.pid.into()), number(shown.pid.map(Into::into))),
-        ("start time", process(|it| it.start_ticks), number(shown.start_ticks)),
-    ];
-    let different = fields.into_iter().find(|(_, is, said)| is != said);
-    different.map(|(field, is, said)| format!("the {field} of {name} is {is}, not {said}"))
-}
-
-/// The status that the journal allows: only the worker itself says whether it is idle or working.
-fn status(shown: &RosterMember, state: &MemberState, team: &Team) -> MemberStatus {
-    let name = &shown.name;
-    let leaving = team.release(name).is_some()
-        || state.record.ending.is_some()
-        || team.pending(name, Kind::Shutdown).is_some();
-    let doing = match shown.status {
-        MemberStatus::Idle => Doing::Idle,
-        MemberStatus::Working => Doing::Working,
-        _ => Doing::Starting,
-    };
-    MemberStatus::of(state.record.phase, leaving, team.pending(name, Kind::PlanApproval).is_some(), doing)
+    Some(format!("config.json is as of the last line of the journal ({})", count(roster.members.len(), "member")))
 }
 
 /// Judges the workers: each member that has not ended in the journal has its process.
@@ -239,40 +189,4 @@ pub(super) fn workers(seen: &Seen, check: &mut Check) -> Option<String> {
         }
     }
     Some(format!("{} alive, as the journal says", count(alive, "worker")))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::{Value, json};
-
-    fn team() -> Team {
-        let member = json!({"seq": 1, "at": 1.0, "version": 1, "done": 0, "record": "member", "event": "spawned",
-            "name": "alice", "role": "", "model": "script", "workspace": "/w", "plan": false, "approve_by": "person",
-            "restart": "never", "incarnation": 2, "conversation": 1, "begins_at": {"offset": 0, "tail": "cbf29ce484222325"},
-            "phase": "running", "pid": 7, "start_ticks": 9, "boot_id": "b", "gate": "open", "ending": null,
-            "exit": null, "spawned_at": 1.0, "updated_at": 1.0});
-        let mut team = Team::default();
-        team.apply(&serde_json::from_value(member).unwrap()).unwrap();
-        team
-    }
-
-    fn told(change: impl Fn(&mut Value)) -> Vec<String> {
-        let mut roster = json!({"version": 1, "seq": 1, "team_name": "t", "daemon": null, "members": [
-            {"name": "alice", "status": "idle", "pid": 7, "start_ticks": 9, "incarnation": 2, "gate": "open"}]});
-        change(&mut roster["members"]);
-        differences(&serde_json::from_value(roster).unwrap(), &team())
-    }
-
-    #[test]
-    fn what_only_the_worker_says_is_no_difference_and_all_else_is() {
-        assert!(told(|_| {}).is_empty());
-        assert!(told(|members| members[0]["status"] = json!("working")).is_empty());
-        let one = |field: &str, value: Value| told(|members| members[0][field] = value.clone()).join("; ");
-        assert_eq!(one("status", json!("shutdown")), "the status of alice is starting, not shutdown");
-        assert_eq!(one("gate", json!("closed")), "the gate of alice is open, not closed");
-        assert_eq!(one("pid", json!(8)), "the pid of alice is 7, not 8");
-        assert_eq!(one("incarnation", json!(1)), "the incarnation of alice is 2, not 1");
-        assert_eq!(one("name", json!("bob")), "alice is not there; it knows no bob");
-    }
 }

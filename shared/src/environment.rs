@@ -1,22 +1,16 @@
 //! The environment that a worker gets: that of the command that asked for it, less the keys.
 
-use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::model_spec::Provider;
 
 /// Variables that hold a key: they reach a worker over its connection, never as variables, so that no tool
 /// of it inherits them.
 pub const SECRETS: [&str; 4] =
     ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENAI_API_KEY", "CLAUDE_CODE_OAUTH_TOKEN"];
-
-/// What any service is reached by, beside what only one of them has.
-const WAYS: [&str; 7] =
-    ["TEAM_CA", "HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"];
 
 /// What the name of a variable holds, somewhere, that has a key of something else; all in capital letters, separated by blanks.
 const ANYWHERE: &str = "TOKEN SECRET PASSW PASSPHRASE PRIVATE_KEY API_KEY APIKEY CREDENTIAL SESSION COOKIE CONNECTION_STRING \
@@ -74,34 +68,6 @@ impl Environment {
         let mut all = self.variables.iter().chain(&self.secrets);
         let (_, value) = all.find(|(known, _)| known == name.as_bytes())?;
         (!value.is_empty()).then(|| OsStr::from_bytes(value).into())
-    }
-
-    /// Returns what of it says how the service of a model is reached, and by which key.
-    #[must_use]
-    pub fn of_service(&self, provider: Provider) -> Self {
-        let own: &[&str] = match provider {
-            Provider::Script => return Self::default(),
-            Provider::Anthropic => &["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL"],
-            Provider::OpenAi => &["OPENAI_API_KEY", "OPENAI_BASE_URL"],
-        };
-        let counts = |name: &[u8]| own.iter().chain(&WAYS).any(|known| known.as_bytes() == name);
-        let pick = |all: &[(Vec<u8>, Vec<u8>)]| {
-            all.iter().filter(|(name, value)| counts(name) && !value.is_empty()).cloned().collect()
-        };
-        Self { variables: pick(&self.variables), secrets: pick(&self.secrets), umask: self.umask }
-    }
-
-    /// Names what is set here and is otherwise there, or not set.
-    pub fn differing(&self, there: &Self) -> Vec<String> {
-        let all = |it: &Self| it.variables.iter().chain(&it.secrets).cloned().collect::<HashMap<_, _>>();
-        let there = all(there);
-        let mut names: Vec<String> = all(self)
-            .into_iter()
-            .filter(|(name, value)| there.get(name) != Some(value))
-            .map(|(name, _)| String::from_utf8_lossy(&name).into_owned())
-            .collect();
-        names.sort();
-        names
     }
 
     /// Sets a variable that is no secret.
@@ -220,25 +186,6 @@ mod tests {
         environment.part(&["GH_TOKEN".to_owned(), "OPENAI_API_KEY".to_owned()]);
         assert_eq!(environment.variables, named(&["PATH", "GH_TOKEN"]));
         assert_eq!(environment.secrets, named(&["NPM_TOKEN", "OPENAI_API_KEY"]));
-    }
-
-    #[test]
-    fn what_differs_is_named_and_only_what_the_service_is_reached_by_counts() {
-        let of = |variables: &[(&str, &str)]| {
-            let all = variables.iter().map(|(name, value)| ((*name).into(), (*value).into()));
-            let mut it = Environment { variables: all.collect(), ..Environment::default() };
-            it.part(&[]);
-            it
-        };
-        let here =
-            of(&[("PATH", "/a"), ("ANTHROPIC_API_KEY", "new"), ("TEAM_CA", "x"), ("OPENAI_API_KEY", "o")]);
-        let there =
-            of(&[("PATH", "/b"), ("ANTHROPIC_API_KEY", "old"), ("TEAM_CA", "x"), ("HTTP_PROXY", "p")]);
-        assert_eq!(here.of_service(Provider::Anthropic).differing(&there), ["ANTHROPIC_API_KEY"]);
-        assert_eq!(here.of_service(Provider::OpenAi).differing(&there), ["OPENAI_API_KEY"]);
-        assert_eq!(here.of_service(Provider::Script).differing(&there), Vec::<String>::new());
-        let unset = of(&[("ANTHROPIC_API_KEY", "")]).of_service(Provider::Anthropic);
-        assert_eq!(unset.differing(&there), Vec::<String>::new(), "what is not set here asks for nothing");
     }
 
     #[test]

@@ -94,13 +94,6 @@ pub enum Command {
         /// The lead agent was given a goal: the first id that a task made of it can have.
         goal: Option<TaskId>,
     },
-    /// Compare what a member was started with to what is set here. Answered with [`Done::Compared`]; no value is told.
-    Compare {
-        /// The member.
-        name: Name,
-        /// What is set here, as far as it counts.
-        environment: Environment,
-    },
     /// Do something with tasks. Answered with [`Done::Tasks`]: as they are after it; new ones with [`Done::Made`].
     Task(TaskOrder),
     /// Do something with the integration branch.
@@ -283,11 +276,6 @@ pub enum Done {
     },
     /// How the attempt to stop ended.
     Stop(StopOutcome),
-    /// What is set otherwise there, or not at all; nothing where the daemon does not know it any more.
-    Compared {
-        /// The names.
-        differing: Vec<String>,
-    },
     /// These tasks are so now.
     Tasks(#[serde(with = "crate::json::as_text")] Vec<Task>),
     /// These tasks are made. They may be too many for a frame.

@@ -132,7 +132,6 @@ impl View<'_> {
             Command::AwaitQuiet { goal } => Ok(Decision::default().act(Action::WaitForQuiet(client, *goal))),
             // The event loop answers these itself, or adds facts to them: they never come this way.
             Command::Ping
-            | Command::Compare { .. }
             | Command::HandOver(_)
             | Command::Task(_)
             | Command::Integration(_)

@@ -120,12 +120,6 @@ impl EventLoop {
                 self.owned.connections.reply(client, Ok(Done::Pong { pid, team_name, version, stopping }));
                 None
             }
-            Command::Compare { name, environment } => {
-                let known = self.dispatcher.live.member(&name).and_then(|alive| alive.environment.as_ref());
-                let differing = known.map(|there| environment.differing(there)).unwrap_or_default();
-                self.owned.connections.reply(client, Ok(Done::Compared { differing }));
-                None
-            }
             Command::Spawn { id, order } => match self.spawn_facts(&order) {
                 Ok(facts) => self.spawn_asked(client, id, order, facts),
                 Err(refusal) => {
@@ -221,7 +215,6 @@ pub(in crate::daemon) fn may_ask(incarnation: &Incarnation, command: &Command) -
         | Command::RequestPlan { .. }
         | Command::AwaitVerdict { .. } => Ok(()),
         Command::Ping
-        | Command::Compare { .. }
         | Command::HandOver(_)
         | Command::Interrupt { .. }
         | Command::Forget { .. }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use teamd_shared::clock;
 use teamd_shared::config::RosterMember;
-use teamd_shared::control::{Command, Done, ShutdownOrder, SpawnOrder};
+use teamd_shared::control::{Command, Done, ShutdownOrder};
 use teamd_shared::environment::Environment;
 use teamd_shared::id::{Ids, RandomIds};
 use teamd_shared::inbox::append;
@@ -17,7 +17,7 @@ use teamd_shared::terms::resolve::{SpawnRequest, model_of_key, resolve};
 use uuid::Uuid;
 
 use super::compare_settings::{self, Difference};
-use crate::client::{Client, is_locked, not_running, unexpected};
+use crate::client::{is_locked, not_running, unexpected};
 use crate::ctl::commands::send::{delivery, undelivered};
 use crate::ctl::commands::spawn;
 use crate::ctl::context::Context;
@@ -51,11 +51,6 @@ pub(in crate::ctl) struct LeadOptions {
 }
 
 impl LeadOptions {
-    fn is_empty(&self) -> bool {
-        let Self { model, workspace, fresh } = self;
-        model.is_none() && workspace.is_none() && !fresh
-    }
-
     /// Reads the model that is named.
     ///
     /// # Errors
@@ -105,7 +100,7 @@ impl ChatTarget {
     ) -> Result<bool, CommandError> {
         if let Some(member) = self.running(dir)? {
             let stays = match &self.start {
-                Some(options) if !again => compare(context, dir, (&member, options)).await?,
+                Some(options) if !again => compare(context, &member, options)?,
                 _ => true,
             };
             if stays {
@@ -135,7 +130,7 @@ impl ChatTarget {
         let Err(error) = spawn::start(context, dir, order, READY).await else { return Ok(true) };
         // Another chat may have started it at the same moment.
         match self.running(dir)?.filter(|_| error.code() == ExitCode::Conflict) {
-            Some(member) => compare(context, dir, (&member, options)).await.map(|_| false),
+            Some(member) => compare(context, &member, options).map(|_| false),
             None => Err(error),
         }
     }
@@ -177,58 +172,24 @@ impl ChatTarget {
 
 /// Compares the lead agent that runs with the command line and the settings, and tells what differs. Returns whether it
 /// stays as it is.
-async fn compare(
-    context: &Context,
-    dir: &TeamDir,
-    (member, options): (&RosterMember, &LeadOptions),
-) -> Result<bool, CommandError> {
-    let usual = match usual(context, member) {
-        Ok(usual) => usual,
-        // Settings that are broken now do not matter to an agent that runs.
-        Err(error) if options.is_empty() => {
-            context.out.note(format_args!(
-                "the settings here are not compared with those of {}: {error}",
-                member.name
-            ));
-            error.next_step().into_iter().for_each(|hint| context.out.hint(hint));
-            return Ok(true);
-        }
-        Err(error) => return Err(error),
+fn compare(context: &Context, member: &RosterMember, options: &LeadOptions) -> Result<bool, CommandError> {
+    let usual = usual_model(context, member);
+    let Some(Difference { note, hint }) = compare_settings::compare(member, options, usual.as_ref())? else {
+        return Ok(true);
     };
-    let (model, usual_model) = (options.model()?, usual.terms.model.clone());
-    let differing = match member.model.parse::<ModelSpec>() {
-        Ok(spec) if is_locked(dir) => {
-            let set = usual.environment.of_service(spec.provider);
-            different_variables(dir, &member.name, set).await?
-        }
-        // Without a daemon the variables of the agent are unknown.
-        _ => Vec::new(),
-    };
-    let asked = compare_settings::RequestedSettings { options, model, usual: usual_model, differing };
-    let Some(Difference { note, hint }) = compare_settings::compare(member, &asked)? else { return Ok(true) };
     context.out.note(escape::line(&note));
     hint.iter().for_each(|hint| context.out.hint(hint));
     Ok(hint.is_some())
 }
 
-/// Returns the order that would start the lead agent here if nothing was asked for.
-fn usual(context: &Context, member: &RosterMember) -> Result<SpawnOrder, CommandError> {
+/// Returns the model that a lead agent would get here if nothing was asked for. Settings that are broken now do not matter to
+/// one that runs.
+fn usual_model(context: &Context, member: &RosterMember) -> Option<ModelSpec> {
     let (flags, environment) = (TermsPatch::default(), Environment::of_self());
     let request = SpawnRequest { name: &member.name, flags, ca: None, resume: false };
     let default_model = model_of_key(&|name| environment.value(name));
-    Ok(resolve(request, default_model, Some(member), environment, context.team_file()?)?)
-}
-
-async fn different_variables(
-    dir: &TeamDir,
-    name: &Name,
-    environment: Environment,
-) -> Result<Vec<String>, CommandError> {
-    let mut client = Client::connect(dir).await?;
-    match client.call(Command::Compare { name: name.clone(), environment }).await? {
-        Done::Compared { differing } => Ok(differing),
-        other => Err(unexpected(&other)),
-    }
+    let order = resolve(request, default_model, Some(member), environment, context.team_file().ok()?);
+    order.ok()?.terms.model
 }
 
 /// Shuts the lead agent down, and waits for it.

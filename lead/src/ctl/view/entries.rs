@@ -49,15 +49,9 @@ impl<'d> EntryReader<'d> {
     /// # Errors
     /// If a file cannot be read.
     pub(in crate::ctl) fn read(&mut self) -> Result<NewEntries, DirError> {
-        let mut added = NewEntries { live: self.live()?, entries: Vec::new(), lines: Vec::new() };
-        loop {
-            let lines = self.tail.read()?;
-            if lines.is_empty() {
-                return Ok(added);
-            }
-            added.entries.extend(lines.iter().filter_map(|line| serde_json::from_slice::<Entry>(line).ok()));
-            added.lines.extend(lines);
-        }
+        let (live, lines) = (self.live()?, self.tail.read_all()?);
+        let entries = lines.iter().filter_map(|line| serde_json::from_slice::<Entry>(line).ok()).collect();
+        Ok(NewEntries { live, entries, lines })
     }
 
     fn live(&self) -> Result<String, DirError> {

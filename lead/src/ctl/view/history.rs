@@ -21,15 +21,9 @@ pub(in crate::ctl) fn history(dir: &TeamDir, since: f64) -> Result<Vec<Step>, Co
     let owners = files.iter().filter_map(|file| file.at.file_name().strip_suffix(".jsonl"));
     for owner in owners.filter_map(|owner| Name::of_inbox(owner).ok()) {
         let mut tail = Tail::new(dir, TeamPath::inbox(&owner));
-        tail.begin(None, |_| true)?;
-        loop {
-            let lines = tail.read()?;
-            if lines.is_empty() {
-                break;
-            }
-            let of_inbox = lines.iter().filter_map(|line| Step::of_message(&owner, line));
-            steps.extend(of_inbox.filter(|step| step.at >= since));
-        }
+        let lines = tail.read_all()?;
+        let of_inbox = lines.iter().filter_map(|line| Step::of_message(&owner, line));
+        steps.extend(of_inbox.filter(|step| step.at >= since));
     }
     feed.add(steps);
     Ok(feed.into_steps())

@@ -172,16 +172,9 @@ fn under_way(known: &[Task], tasks: &[TaskFields]) -> Option<TaskId> {
 
 /// Returns when a person has last said this to the lead agent, in seconds since 1970.
 fn said_at(dir: &TeamDir, text: &str) -> Result<Option<f64>, CommandError> {
-    let mut inbox = Tail::new(dir, TeamPath::inbox(&Name::lead()));
-    let mut at = None;
-    loop {
-        let lines = inbox.read()?;
-        if lines.is_empty() {
-            return Ok(at);
-        }
-        let messages =
-            lines.iter().filter_map(|line| Message::from_json(serde_json::from_slice(line).ok()?).ok());
-        let said = messages.filter(|message| message.from == USER && message.content == text);
-        at = said.filter_map(|message| message.timestamp).next_back().or(at);
-    }
+    let lines = Tail::new(dir, TeamPath::inbox(&Name::lead())).read_all()?;
+    let messages =
+        lines.iter().filter_map(|line| Message::from_json(serde_json::from_slice(line).ok()?).ok());
+    let said = messages.filter(|message| message.from == USER && message.content == text);
+    Ok(said.filter_map(|message| message.timestamp).next_back())
 }

@@ -49,9 +49,7 @@ fn load_by(dir: &TeamDir, loading: Loading<'_>) -> Result<Roster, CommandError> 
     let found = load_or_wait(dir, loading)?;
     if found.is_none() && !journal::fold(dir)?.members.is_empty() {
         let message = "config.json is missing, and journal.jsonl has teammates";
-        return Err(CommandError::new(ExitCode::Failed, message).hint(
-            "`teamd start` writes it again; `teamctl doctor --fix` does so without starting the daemon",
-        ));
+        return Err(CommandError::new(ExitCode::Failed, message).hint("`teamd start` writes it again"));
     }
     let mut roster = found.unwrap_or_default();
     // The roster of a copied team directory names the processes of the original.

@@ -16,10 +16,6 @@ pub struct Found {
     pub mode: u32,
     /// The user id that owns it.
     pub owner: u32,
-    /// Bytes.
-    pub size: u64,
-    /// Whether the file has other names, here or elsewhere. (A folder always has.)
-    pub shared: bool,
     /// Device and inode.
     pub identity: (u64, u64),
 }
@@ -81,8 +77,6 @@ impl TeamDir {
                 kind: FileKind::of(FileType::from_raw_mode(stat.st_mode)),
                 mode: stat.st_mode & 0o7777,
                 owner: stat.st_uid,
-                size: u64::try_from(stat.st_size).unwrap_or(0),
-                shared: stat.st_nlink > 1,
                 identity: (stat.st_dev, stat.st_ino),
             });
         }
@@ -120,7 +114,7 @@ mod tests {
         assert_eq!(inbox.iter().map(|found| found.kind).collect::<Vec<_>>(), [FileKind::Link]);
         let top = dir.list(None).unwrap();
         let named = |name: &str| top.iter().find(|found| found.at.file == name).unwrap();
-        assert_eq!((named("x").kind, named("x").size, named("x").mode), (FileKind::File, 3, 0o600));
+        assert_eq!((named("x").kind, named("x").mode), (FileKind::File, 0o600));
         assert_eq!(named("log").kind, FileKind::Folder);
     }
 }

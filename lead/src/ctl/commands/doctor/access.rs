@@ -63,13 +63,6 @@ fn judge(check: &mut Check, found: &Found, user: u32) {
         closed(check, &at.to_string(), found.mode, DIR_MODE);
     } else if at.folder() == Some("inbox") && belongs && found.mode & FILE_MODE != FILE_MODE {
         closed(check, &at.to_string(), found.mode, FILE_MODE);
-    } else if found.shared && found.kind == FileKind::File {
-        let next = format!("`find / -inum {}` finds it", found.identity.1);
-        check.note(
-            format!("{at} has another name elsewhere (a hard link)"),
-            "what is written there is written here",
-            &next,
-        );
     }
 }
 
@@ -86,8 +79,6 @@ mod tests {
             kind: FileKind::File,
             mode: 0o600,
             owner: 7,
-            size: 1,
-            shared: false,
             identity: (1, 2),
         };
         let said = |found: Found| {
@@ -104,7 +95,6 @@ mod tests {
         assert_eq!(said(Found { kind: FileKind::Link, ..usual.clone() }), "journal.jsonl is a symbolic link");
         let odd = said(Found { kind: FileKind::Other, ..usual.clone() });
         assert_eq!(odd, "journal.jsonl is not what belongs there");
-        assert!(said(Found { shared: true, ..usual.clone() }).contains("hard link"));
         let name = teamd_shared::name::Name::lead();
         let closed = Found { at: TeamPath::inbox(&name), mode: 0o400, ..usual.clone() };
         assert!(said(closed).contains("has mode 0400: its own user"));

@@ -1,9 +1,8 @@
-//! The team's own files, as `lint` checks them, and how far each reader has consumed its inbox.
+//! The team's own files, as `lint` checks them.
 
 use std::collections::BTreeSet;
 
 use teamd_shared::fingerprint::Files;
-use teamd_shared::inbox::{ReadError, fits};
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
 use teamd_shared::task::{Task, TaskId, TaskStatus};
@@ -169,29 +168,4 @@ fn report(check: &mut Check, at: &TeamPath, remarks: &[Remark], (severity, more)
 fn position(seen: &Seen, name: &Name) -> Option<Position> {
     let told = transcript::position(&seen.dir, name).ok().flatten();
     told.or_else(|| seen.team()?.members.get(name).map(|state| state.record.begins_at))
-}
-
-/// Judges the positions: each is a place in its inbox, behind the line that was read there.
-pub(super) fn positions(seen: &Seen, check: &mut Check) -> Option<String> {
-    let team = seen.team()?;
-    let daemon = (team.seq > 0).then(|| (Name::lead(), team.lead, "the daemon"));
-    let members =
-        team.members.keys().filter_map(|name| Some((name.clone(), position(seen, name)?, name.as_str())));
-    let mut positions = 0;
-    for (name, position, reader) in daemon.into_iter().chain(members) {
-        positions += 1;
-        let offset = position.offset;
-        let why = match fits(&seen.dir, &name, position) {
-            Ok(true) | Err(ReadError::Dir(_)) => continue,
-            Ok(false) => "where other lines stand now",
-            Err(_) if offset == 0 => continue,
-            Err(_) => "which is not there",
-        };
-        check.problem(
-            format!("{reader} has read inbox/{name}.jsonl up to byte {offset}, {why}"),
-            "a program has truncated, replaced or removed the inbox: unread messages may be lost; reading goes on at the new beginning",
-            "find out which program does that: a reader must not truncate an inbox",
-        );
-    }
-    Some(format!("{positions} positions stand behind a line that was read"))
 }

@@ -47,10 +47,6 @@ pub(super) struct CheckFinding {
 pub(super) enum Fix {
     /// Takes the permissions of other users away from a file or folder; none: from the team directory itself.
     Close(Option<TeamPath>),
-    /// Removes what may be deleted at any time.
-    Remove(TeamPath),
-    /// Moves a file into the archive.
-    Archive(TeamPath),
     /// Removes an empty cgroup.
     Cgroup(PathBuf),
     /// Ends an orphan.
@@ -111,8 +107,7 @@ impl std::fmt::Display for Fix {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Close(_) => "takes the permissions away",
-            Self::Remove(_) | Self::Cgroup(_) => "removes it",
-            Self::Archive(_) => "moves it into archive/",
+            Self::Cgroup(_) => "removes it",
             Self::End(_) => "ends it",
         })
     }

@@ -7,7 +7,7 @@ use rustix::process::Signal;
 use serde::Serialize;
 use teamd_shared::process::{Identity, ProcessHandle};
 use teamd_shared::team_dir::{TeamDir, TeamPath};
-use teamd_shared::{cgroup, clock};
+use teamd_shared::cgroup;
 
 use super::finding::{CheckFinding, Fix};
 use crate::client::hold_off_daemon;
@@ -66,8 +66,6 @@ fn apply(dir: &TeamDir, fix: &Fix) -> Result<String, CommandError> {
             let what = at.as_ref().map_or_else(|| "the team directory".to_owned(), TeamPath::to_string);
             Ok(format!("{what}: only its user may use it now"))
         }
-        Fix::Remove(at) => Ok(dir.remove(at).map(|()| format!("{at}: removed"))?),
-        Fix::Archive(at) => archive(dir, at),
         Fix::Cgroup(folder) => {
             let shown = folder.display();
             cgroup::remove(folder).map_err(failed(format!("remove {shown}")))?;
@@ -75,17 +73,6 @@ fn apply(dir: &TeamDir, fix: &Fix) -> Result<String, CommandError> {
         }
         Fix::End(identity) => end(identity).map_err(failed(format!("signal process {}", identity.pid))),
     }
-}
-
-/// Moves a file to a name in the archive that nothing has.
-fn archive(dir: &TeamDir, at: &TeamPath) -> Result<String, CommandError> {
-    let folder = at.folder().map(|folder| format!("{folder}.")).unwrap_or_default();
-    let mut to = TeamPath::archive(&format!("{:.3}.{folder}{}", clock::wall(), at.file_name()));
-    while dir.identity(&to)?.is_some() {
-        to = to.with_suffix("+");
-    }
-    dir.rename(at, &to)?;
-    Ok(format!("{at}: moved to {to}"))
 }
 
 /// Tells a process to end. It is held by its pidfd: another process that has the pid by now is not touched. The next look

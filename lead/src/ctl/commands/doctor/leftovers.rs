@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use teamd_shared::cgroup::{self, Place};
-use teamd_shared::team_dir::{FileKind, Found, TeamPath};
+use teamd_shared::team_dir::Found;
 
 use super::finding::Severity::Note;
 use super::finding::{Check, Fix};
@@ -24,26 +24,6 @@ pub(super) fn leftovers(seen: &Seen, check: &mut Check) -> Option<String> {
     }
     cgroups(seen, check);
     checkouts(seen, check);
-    temporary_directories(seen, check);
-    // In run/ workers write too.
-    let at_work = seen.is_at_work();
-    for found in seen.files.iter().filter(|_| !seen.locked) {
-        let at = &found.at;
-        if [TeamPath::socket(), TeamPath::pid()].contains(at) {
-            let what = format!("{at} is there, and no daemon runs");
-            check.fixable(Note, what, "the next daemon replaces it", Fix::Remove(at.clone()));
-        }
-        let may_be_moved = at.folder().is_none_or(|folder| folder == "run" && !at_work);
-        if may_be_moved && found.kind == FileKind::File && at.file_name().ends_with(UNFINISHED) {
-            let what = format!("{at} was never finished ({} bytes)", found.size);
-            check.fixable(
-                Note,
-                what,
-                "the file that it was to replace is untouched",
-                Fix::Archive(at.clone()),
-            );
-        }
-    }
     Some("nothing".to_owned())
 }
 
@@ -102,26 +82,6 @@ fn is_set_aside(found: &Found) -> bool {
     let torn = name.ends_with(".torn") && folder.is_none_or(|folder| folder == "transcript");
     let replaced = name.starts_with("config.json.") || name.starts_with("journal.jsonl.");
     torn || folder.is_none() && replaced && !name.ends_with(UNFINISHED)
-}
-
-/// Judges the temporary directories of this team's incarnations, as workers name them; that of a killed one stays until the
-/// next incarnation of the same name removes it. What is older than the team directory is of another one, which had the
-/// same number on this file system.
-fn temporary_directories(seen: &Seen, check: &mut Check) {
-    let Ok(stat) = rustix::fs::fstat(&*seen.dir) else { return };
-    let begin = format!("teamd-{}-{:x}-{:x}-", nix::unistd::geteuid(), stat.st_dev, stat.st_ino);
-    let born = seen.dir.root().metadata().and_then(|it| it.created()).ok();
-    let above = BTreeSet::from([PathBuf::from("/tmp"), std::env::temp_dir()]);
-    for path in above.iter().flat_map(|folder| listed(folder, check)).collect::<Vec<_>>() {
-        let rest = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_prefix(&begin));
-        let Some((member, _)) = rest.and_then(|rest| rest.rsplit_once('-')) else { continue };
-        let is_older =
-            || path.symlink_metadata().and_then(|it| it.modified()).is_ok_and(|at| Some(at) < born);
-        if !seen.running().any(|it| it.name.as_str() == member) && !is_older() {
-            let what = format!("the temporary directory {} is of no incarnation that runs", path.display());
-            check.note(what, "a worker that was killed had made it", &format!("`rm -r {}`", path.display()));
-        }
-    }
 }
 
 /// Judges the cgroups of this team that belong to no incarnation that runs.

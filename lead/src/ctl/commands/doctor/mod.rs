@@ -39,7 +39,7 @@ const PAUSES: [Duration; 3] =
 type Look = fn(&Seen, &mut Check) -> Option<String>;
 
 /// The checks of a team directory, in the order in which they are told.
-const CHECKS: [(&str, Look); 15] = [
+const CHECKS: [(&str, Look); 14] = [
     ("file system", machine::file_system),
     ("disk", machine::disk),
     ("journal", start::journal),
@@ -47,7 +47,6 @@ const CHECKS: [(&str, Look); 15] = [
     ("workers", start::workers),
     ("cgroup", machine::workers_without_cgroup),
     ("inboxes", files::inboxes),
-    ("positions", files::positions),
     ("transcripts", files::transcripts),
     ("tasks", files::tasks),
     ("locks", orphans::locks),

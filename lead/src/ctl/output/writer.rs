@@ -87,7 +87,7 @@ impl Writer {
             }
             Step::Suspend(done) => {
                 self.draw(new);
-                let erased = self.erased();
+                let erased = self.erased(0);
                 self.write(&erased);
                 (self.drawn, self.is_shared, self.is_left) = (DockRows::default(), true, true);
                 self.past.clear();
@@ -107,7 +107,7 @@ impl Writer {
         if self.is_left || !is_resized && new.is_empty() && dock == self.drawn {
             return;
         }
-        let mut all = if is_resized { self.redrawn(size, dock.rows.len(), new) } else { self.erased() };
+        let mut all = if is_resized { self.redrawn(size, dock.rows.len(), new) } else { self.erased(0) };
         let printed: Vec<String> = new.iter().map(|text| self.lay_out(text, size)).collect();
         self.past.extend(new.drain(..));
         self.past.drain(..self.past.len().saturating_sub(PAST));
@@ -123,10 +123,10 @@ impl Writer {
         self.write(&all);
     }
 
-    /// Returns what takes the dock away.
-    fn erased(&self) -> String {
+    /// Returns what takes the dock away, and so many rows above it.
+    fn erased(&self, above: usize) -> String {
         let mut erased = "\r".to_owned();
-        up(self.drawn.cursor.0, &mut erased);
+        up(self.drawn.cursor.0 + above, &mut erased);
         erased + &ansi(&Clear(ClearType::FromCursorDown))
     }
 
@@ -144,8 +144,9 @@ impl Writer {
         last.truncate(room);
         let mut all = String::new();
         if std::mem::take(&mut self.is_shared) && last.len() < room {
-            // What other programs have printed goes where one scrolls to.
-            all = self.erased() + &"\r\n".repeat(size.1);
+            // What other programs have printed goes where one scrolls to; what stands below that is drawn again.
+            let own = self.past.iter().map(|text| self.lay_out(text, self.drawn_for).lines().count()).sum();
+            all = self.erased(own) + &"\r\n".repeat(size.1);
         }
         // Line by line: where a terminal clears its whole screen, some of them add it to what one scrolls to.
         all.push_str(&ansi(&MoveTo(0, 1)));
@@ -253,6 +254,18 @@ mod tests {
             "{:?}",
             terminal.styled()
         );
+    }
+
+    #[test]
+    fn at_the_first_change_of_size_only_lines_of_other_programs_are_scrolled_away() {
+        let (mut writer, terminal) = writer();
+        step(&mut writer, print("one"));
+        step(&mut writer, dock("thinking", ""));
+        let before = terminal.styled().len();
+        SIZE.set((20, 8));
+        step(&mut writer, print("two"));
+        let moved = format!("\r\x1b[2A\x1b[J{}", "\r\n".repeat(8));
+        assert!(terminal.styled()[before..].starts_with(&moved), "{:?}", terminal.styled());
     }
 
     #[test]

@@ -6,7 +6,6 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-
 /// Variables that hold a key: they reach a worker over its connection, never as variables, so that no tool
 /// of it inherits them.
 pub const SECRETS: [&str; 4] =

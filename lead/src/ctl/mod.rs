@@ -45,11 +45,7 @@ pub(crate) fn run(version: &'static str) -> std::process::ExitCode {
     if completion::answer::<Cli>() {
         return std::process::ExitCode::SUCCESS;
     }
-    context::run(
-        version,
-        |cli: &Cli| cli.global.clone(),
-        |cli, context| dispatch(cli.command, context),
-    )
+    context::run(version, |cli: &Cli| cli.global.clone(), |cli, context| dispatch(cli.command, context))
 }
 
 fn dispatch(command: Command, context: &Context) -> CommandResult {

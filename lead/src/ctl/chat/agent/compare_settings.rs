@@ -36,7 +36,8 @@ pub(super) fn compare(
     let refused = |what: String, hint: String| Err(CommandError::new(ExitCode::Conflict, what).hint(hint));
     match (failed, model, workspace) {
         (Some(failed), _, None) if !options.fresh => {
-            let note = format!("{name} could not go on: {failed}; it is started again with the settings here");
+            let note =
+                format!("{name} could not go on: {failed}; it is started again with the settings here");
             Ok(Some(Difference { note, hint: None }))
         }
         (_, Some(model), _) => refused(
@@ -91,10 +92,7 @@ mod tests {
         serde_json::from_value(member).unwrap()
     }
 
-    fn compared(
-        member: &RosterMember,
-        options: &LeadOptions,
-    ) -> Result<Option<Difference>, CommandError> {
+    fn compared(member: &RosterMember, options: &LeadOptions) -> Result<Option<Difference>, CommandError> {
         compare(member, options, Some(&"anthropic".parse().unwrap()))
     }
 

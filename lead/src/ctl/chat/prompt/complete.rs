@@ -80,9 +80,6 @@ mod tests {
         std::fs::write(scratch.path().join("a-file"), "").unwrap();
         let path = format!("{}/a-f", scratch.path().display());
         let (start, found) = completed(&format!("see @{path}"));
-        assert_eq!(
-            format!("{}{}", &format!("see @{path}")[..start], found[0]),
-            format!("see @{path}ile")
-        );
+        assert_eq!(format!("{}{}", &format!("see @{path}")[..start], found[0]), format!("see @{path}ile"));
     }
 }

@@ -74,13 +74,8 @@ mod tests {
 
     #[test]
     fn what_is_not_for_the_user_alone_is_said() {
-        let usual = Found {
-            at: TeamPath::journal(),
-            kind: FileKind::File,
-            mode: 0o600,
-            owner: 7,
-            identity: (1, 2),
-        };
+        let usual =
+            Found { at: TeamPath::journal(), kind: FileKind::File, mode: 0o600, owner: 7, identity: (1, 2) };
         let said = |found: Found| {
             let told = told(|check| {
                 judge(check, &found, 7);

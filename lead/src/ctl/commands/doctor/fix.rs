@@ -5,9 +5,9 @@ use std::io;
 
 use rustix::process::Signal;
 use serde::Serialize;
+use teamd_shared::cgroup;
 use teamd_shared::process::{Identity, ProcessHandle};
 use teamd_shared::team_dir::{TeamDir, TeamPath};
-use teamd_shared::cgroup;
 
 use super::finding::{CheckFinding, Fix};
 use crate::client::hold_off_daemon;

@@ -155,7 +155,10 @@ pub(super) fn roster(seen: &Seen, check: &mut Check) -> Option<String> {
         let what = format!("config.json shows line {} of the journal, not the last", roster.seq);
         rewritten(severity, what, means);
     }
-    Some(format!("config.json is as of the last line of the journal ({})", count(roster.members.len(), "member")))
+    Some(format!(
+        "config.json is as of the last line of the journal ({})",
+        count(roster.members.len(), "member")
+    ))
 }
 
 /// Judges the workers: each member that has not ended in the journal has its process.

@@ -74,8 +74,7 @@ fn entry(item: &Item, is_selected: bool, columns: usize) -> String {
     let gap = if what.is_empty() || says.is_none() { "" } else { "  " };
     let front = format!("{mark}{time} {parties}{}{gap}", paint(style(last), what));
     let room = columns.saturating_sub(width(&front));
-    let text =
-        says.map(|text| if first.request.is_some() { headline(text) } else { line_and_more(text) });
+    let text = says.map(|text| if first.request.is_some() { headline(text) } else { line_and_more(text) });
     front + &cell(anstyle::Style::new(), text.unwrap_or_default(), room)
 }
 

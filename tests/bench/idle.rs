@@ -72,7 +72,7 @@ fn name(number: usize) -> String {
 }
 
 /// Medians of RSS and PSS, in megabytes of 1,024 kB; none where the kernel does not tell.
-fn memory_of(pids: impl Iterator<Item = i32>) -> (Option<f64>, Option<f64>) {
+pub(crate) fn memory_of(pids: impl Iterator<Item = i32>) -> (Option<f64>, Option<f64>) {
     let files: Vec<String> = pids
         .map(|pid| std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default())
         .collect();

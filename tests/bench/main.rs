@@ -5,6 +5,7 @@
 
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a harness: it stops where it cannot measure")]
 
+mod agents;
 mod crowd;
 mod figure;
 mod idle;
@@ -44,7 +45,7 @@ impl Effort {
 /// A group of figures that are measured together, under the name that a filter selects.
 type Group = (&'static str, fn(Effort) -> Vec<Figure>);
 
-const GROUPS: [Group; 12] = [
+const GROUPS: [Group; 13] = [
     ("latency", latency::measure),
     ("lifecycle", lifecycle::measure),
     ("writers", writers::measure),
@@ -57,6 +58,7 @@ const GROUPS: [Group; 12] = [
     ("tasks", tasks::measure),
     ("work", work::measure),
     ("views", views::measure),
+    ("agents", agents::measure),
 ];
 
 fn main() -> ExitCode {

@@ -1,0 +1,373 @@
+//! What a teammate costs whose mind is an agent of others, beside the same agent that is started and written to by hand.
+//!
+//! With the stub of Claude Code, and with Claude Code itself where it is found (`TEAM_REAL_CLAUDE`, else `claude` in `PATH`), which then
+//! asks a fake service. A request is what the stub is told to make: it opens a pipe.
+
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+use nix::sys::stat::Mode;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::Effort;
+use crate::figure::{Figure, Sample};
+use crate::idle::memory_of;
+use crate::lifecycle::{once, run};
+use crate::peer::wall_clock;
+use crate::support::model_server::{KEY, ModelServer, Reply};
+use crate::support::process::{children, command_line, descendants, is_agent, let_pass};
+use crate::support::{PATIENCE, Team, is_alive, signal};
+
+/// Before each measurement: so long that everything sleeps again.
+const PAUSE: Duration = Duration::from_millis(60);
+
+/// An agent, and how its requests are seen.
+struct Subject {
+    name: &'static str,
+    team: Team,
+    command: Vec<String>,
+    /// What it is told to make a request.
+    order: String,
+    requests: Receiver<Instant>,
+    /// The service of a real one.
+    _server: Option<ModelServer>,
+}
+
+/// Measures all agents that there are.
+pub(crate) fn measure(effort: Effort) -> Vec<Figure> {
+    let real = std::env::var("TEAM_REAL_CLAUDE").ok().map(PathBuf::from).or_else(|| in_path("claude"));
+    if in_path("python3").is_none() {
+        println!("note: the stub of Claude Code needs python3");
+        return Vec::new();
+    }
+    let mut figures = Subject::stub().measure(effort);
+    match real {
+        Some(program) => figures.extend(Subject::real(&program).measure(effort)),
+        None => println!("note: Claude Code is not measured: TEAM_REAL_CLAUDE does not name it"),
+    }
+    figures
+}
+
+fn in_path(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
+}
+
+impl Subject {
+    fn stub() -> Self {
+        let team = Team::new().with("ANTHROPIC_API_KEY", KEY);
+        team.write("stub.py", include_str!("../fixtures/claude-stub.py"));
+        team.write("orders.py", include_str!("../fixtures/orders.py"));
+        let (stub, pipe) = (team.root().join("stub.py"), team.root().join("requests"));
+        nix::unistd::mkfifo(&pipe, Mode::S_IRWXU).unwrap();
+        let (asks, requests) = channel();
+        let order = format!("ping {}", pipe.display());
+        std::thread::spawn(move || {
+            // It is opened when the other end is.
+            while File::open(&pipe).is_ok_and(|_| asks.send(Instant::now()).is_ok()) {
+                let_pass(Duration::from_millis(5));
+            }
+        });
+        let command = vec!["python3".to_owned(), stub.to_str().unwrap().to_owned()];
+        Self { name: "stub", team, command, order, requests, _server: None }.started()
+    }
+
+    fn real(program: &Path) -> Self {
+        let (asks, requests) = channel();
+        let server = ModelServer::answering_any_client(move |request| {
+            if request.body["tools"].as_array().is_some_and(|tools| !tools.is_empty()) {
+                asks.send(request.at).unwrap_or(());
+            }
+            Reply::text("done")
+        });
+        let (team, order) = (server.team(), "go on".to_owned());
+        let command = vec![program.to_str().unwrap().to_owned()];
+        Self { name: "Claude Code", team, command, order, requests, _server: Some(server) }.started()
+    }
+
+    fn started(self) -> Self {
+        let command = json!(self.command);
+        self.team.write("team.toml", &format!("[agents.claude]\ncommand = {command}\nprotocol = 'claude'\n"));
+        self.team.trust();
+        self.team.teamd(["start"]).ok();
+        self
+    }
+
+    fn measure(&self, effort: Effort) -> Vec<Figure> {
+        let mut figures = self.life(effort);
+        run(&self.team, &["spawn", "alice", "--agent", "claude"]);
+        figures.push(self.message(effort));
+        figures.push(self.memory());
+        figures.push(self.kill(effort));
+        if self.name == "stub" {
+            figures.extend(self.gate(effort));
+        }
+        self.team.teamd(["stop", "--force"]).ok();
+        figures
+    }
+
+    /// From `teamctl spawn` until it is ready, and from `teamctl shutdown` until nothing is left.
+    fn life(&self, effort: Effort) -> Vec<Figure> {
+        let [mut above, mut alone, mut shutdown] = [(); 3].map(|()| Sample::default());
+        let mut asked = 0;
+        for _ in 0..effort.of(30).max(3) {
+            let mut hand = None;
+            let by_hand = once(|| hand = Some(Hand::start(self))).0;
+            drop(hand);
+            let spawned = once(|| run(&self.team, &["spawn", "alice", "--agent", "claude"])).0;
+            alone.add(by_hand);
+            above.add(spawned.saturating_sub(by_hand));
+            self.team.wait_for("alice", "idle");
+            asked += self.requests.try_iter().count();
+            shutdown.add(once(|| run(&self.team, &["shutdown", "alice"])).0);
+            asked += self.requests.try_iter().count();
+            self.team.teamctl(["forget", "alice"]).ok();
+        }
+        vec![
+            Figure {
+                name: format!("{}: spawn until ready, above its own start, p50 of pairs", self.name),
+                measured: above.to_string(),
+                limit: format!("its own start: {alone}"),
+                ratio: None,
+                aim: "≤ 60 ms",
+                met: above.p50() <= Duration::from_millis(60),
+            },
+            Figure {
+                name: format!("{}: idle shutdown, whole `teamctl`, p50", self.name),
+                measured: format!("{shutdown}, {asked} requests"),
+                limit: String::new(),
+                ratio: None,
+                aim: "≤ 80 ms, 0 requests",
+                met: shutdown.p50() <= Duration::from_millis(80) && asked == 0,
+            },
+        ]
+    }
+
+    /// From a line in the inbox to the request of its model, above a line on its pipe.
+    fn message(&self, effort: Effort) -> Figure {
+        let (mut above, mut alone) = (Sample::default(), Sample::default());
+        let (mut hand, before) = (Hand::start(self), self.team.notices("alice").len());
+        let mut inbox = OpenOptions::new().append(true).open(self.team.path("inbox/alice.jsonl")).unwrap();
+        for round in 1..=effort.of(100).max(3) {
+            let_pass(PAUSE);
+            let by_hand = self.until_request(|| hand.say(&self.order));
+            hand.until_the_end_of_the_turn();
+            let_pass(PAUSE);
+            let line =
+                json!({"id": Uuid::now_v7(), "type": "message", "from": "user", "content": self.order});
+            let took = self.until_request(|| inbox.write_all(format!("{line}\n").as_bytes()).unwrap());
+            self.team.until_finished("alice", before + round);
+            // The first ones make what all others find.
+            if round > 1 {
+                alone.add(by_hand);
+                above.add(took.saturating_sub(by_hand));
+            }
+        }
+        Figure {
+            name: format!(
+                "{}: line in the inbox → request of its model, above a line on its pipe, p50 of pairs",
+                self.name
+            ),
+            measured: above.to_string(),
+            limit: format!("its pipe: {alone}"),
+            ratio: None,
+            aim: "≤ 5 ms",
+            met: above.p50() <= Duration::from_millis(5),
+        }
+    }
+
+    fn until_request(&self, what: impl FnOnce()) -> Duration {
+        self.requests.try_iter().for_each(drop);
+        let began = Instant::now();
+        what();
+        self.requests.recv_timeout(PATIENCE).unwrap() - began
+    }
+
+    fn memory(&self) -> Figure {
+        let worker = self.team.pid("alice");
+        let shim = children(worker).into_iter().find(|&pid| command_line(pid).contains(" shim "));
+        let of = |pid: Option<i32>| memory_of(pid.into_iter()).1.unwrap_or(f64::NAN);
+        let (worker, shim) = (of(Some(worker)), of(shim));
+        Figure {
+            name: format!("{}: our memory beside it, worker and shim, PSS", self.name),
+            measured: format!("{:.2} MB ({worker:.2} and {shim:.2})", worker + shim),
+            limit: String::new(),
+            ratio: None,
+            aim: "≤ 4 MB",
+            met: worker + shim <= 4.0,
+        }
+    }
+
+    /// From a message right after a kill of the idle agent to its request.
+    fn kill(&self, effort: Effort) -> Figure {
+        let (mut sample, before) = (Sample::default(), self.team.notices("alice").len());
+        for round in 1..=effort.of(20).max(3) {
+            let agent = self.agent();
+            sample.add(self.until_request(|| {
+                signal(agent, Signal::SIGKILL);
+                run(&self.team, &["send", "alice", &self.order]);
+            }));
+            self.team.until_finished("alice", before + round);
+            assert!(!is_alive(agent));
+        }
+        Figure {
+            name: format!("{}: kill -9 → first request of its next process, p50", self.name),
+            measured: sample.to_string(),
+            limit: String::new(),
+            ratio: None,
+            aim: "≤ 1 s",
+            met: sample.p50() <= Duration::from_secs(1),
+        }
+    }
+
+    fn agent(&self) -> i32 {
+        descendants(self.team.pid("alice")).into_iter().find(|&pid| is_agent(pid)).unwrap()
+    }
+
+    /// From the line of the journal to the mount of the agent.
+    fn gate(&self, effort: Effort) -> Vec<Figure> {
+        let (mut closes, mut opens) = (Sample::default(), Sample::default());
+        for _ in 0..effort.of(30).max(3) {
+            let_pass(PAUSE);
+            let asks = ["request-plan", "alice", "\n@plan_approval {\"plan\": \"more\"}\n"];
+            closes.add(self.until_mounted("ro", || run(&self.team, &asks)));
+            let id = self.team.until_planned("alice");
+            let_pass(PAUSE);
+            opens.add(self.until_mounted("rw", || run(&self.team, &["approve", &id])));
+            self.team.wait_for("alice", "idle");
+        }
+        let figure = |what: &str, sample: &Sample| Figure {
+            name: format!("gate of an agent that runs: journal → {what}, p50"),
+            measured: sample.to_string(),
+            limit: String::new(),
+            ratio: None,
+            aim: "≤ 5 ms",
+            met: sample.p50() <= Duration::from_millis(5),
+        };
+        vec![figure("closed", &closes), figure("open", &opens)]
+    }
+
+    /// Runs a command, and returns how long after the line of the journal that decides it the workspace of the agent was so.
+    fn until_mounted(&self, wanted: &str, what: impl FnOnce()) -> Duration {
+        let (agent, root) = (self.agent(), self.team.root().to_str().unwrap());
+        let is_so = || {
+            let mounts = std::fs::read_to_string(format!("/proc/{agent}/mountinfo")).unwrap();
+            let workspace = mounts.lines().rfind(|line| line.split(' ').nth(4) == Some(root)).unwrap();
+            workspace.split(' ').nth(5).unwrap().starts_with(wanted)
+        };
+        let set = std::thread::scope(|scope| {
+            let looks = scope.spawn(|| {
+                let began = Instant::now();
+                while !is_so() {
+                    assert!(began.elapsed() < PATIENCE, "the gate never is {wanted}");
+                    std::hint::spin_loop();
+                }
+                wall_clock()
+            });
+            what();
+            looks.join().unwrap()
+        });
+        let decides = |line: &Value| line["event"] == "gate_closed" || line["event"] == "approved";
+        let decided = self.team.journal().into_iter().rfind(decides).unwrap()["at"].as_f64().unwrap();
+        set.saturating_sub(Duration::from_secs_f64(decided))
+    }
+}
+
+/// The agent, started by hand.
+struct Hand {
+    child: Child,
+    stdin: ChildStdin,
+    said: BufReader<ChildStdout>,
+}
+
+impl Hand {
+    /// Starts it, and returns when it takes messages.
+    fn start(subject: &Subject) -> Self {
+        let session = Uuid::new_v4().to_string();
+        let mut command = subject.team.command(&subject.command[0], &subject.command[1..]);
+        command.args(["-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose"]);
+        command.args([
+            "--session-id",
+            &session,
+            "--permission-prompt-tool",
+            "stdio",
+            "--permission-mode",
+            "default",
+        ]);
+        command.args([
+            "--strict-mcp-config",
+            "--mcp-config",
+            r#"{"mcpServers":{"team":{"type":"sdk","name":"team"}}}"#,
+        ]);
+        command.args(["--setting-sources", "project"]).current_dir(subject.team.root());
+        let mut hand = Self::of(command.env("CLAUDE_CONFIG_DIR", subject.team.temp().join(&session)));
+        hand.write(&json!({"type": "control_request", "request_id": "begin", "request": {"subtype": "initialize", "hooks": {}}}));
+        hand.until(|frame| frame["type"] == "control_response" && frame["response"]["request_id"] == "begin");
+        hand
+    }
+
+    fn of(command: &mut Command) -> Self {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        let (stdin, stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        Self { child, stdin, said: BufReader::new(stdout) }
+    }
+
+    fn say(&mut self, text: &str) {
+        let message = json!({"role": "user", "content": [{"type": "text", "text": text}]});
+        self.write(&json!({"type": "user", "message": message, "uuid": Uuid::new_v4()}));
+    }
+
+    fn until_the_end_of_the_turn(&mut self) {
+        self.until(|frame| frame["type"] == "result");
+    }
+
+    fn write(&mut self, frame: &Value) {
+        self.stdin.write_all(format!("{frame}\n").as_bytes()).unwrap();
+    }
+
+    /// Answers what it asks until it says this.
+    fn until(&mut self, is_it: impl Fn(&Value) -> bool) {
+        let mut line = String::new();
+        loop {
+            line.clear();
+            assert!(self.said.read_line(&mut line).unwrap() > 0, "the agent has ended");
+            let frame: Value = serde_json::from_str(&line).unwrap();
+            if is_it(&frame) {
+                return;
+            }
+            if frame["type"] == "control_request" {
+                let response = answer(&frame["request"]);
+                let response =
+                    json!({"subtype": "success", "request_id": frame["request_id"], "response": response});
+                self.write(&json!({"type": "control_response", "response": response}));
+            }
+        }
+    }
+}
+
+/// Answers a question of an agent, as a team without tools does.
+fn answer(request: &Value) -> Value {
+    let message = &request["message"];
+    let result = match message["method"].as_str() {
+        Some("initialize") => json!({"protocolVersion": message["params"]["protocolVersion"],
+            "capabilities": {"tools": {}}, "serverInfo": {"name": "team", "version": "1"}}),
+        Some("tools/list") => json!({"tools": []}),
+        Some(_) => json!({}),
+        None => return json!({"behavior": "allow", "updatedInput": request["input"]}),
+    };
+    json!({"mcp_response": {"jsonrpc": "2.0", "id": message["id"].as_u64().unwrap_or_default(), "result": result}})
+}
+
+impl Drop for Hand {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}

@@ -154,3 +154,32 @@ fn where_the_user_has_no_space_work_is_integrated_and_no_file_of_the_user_change
     assert_eq!(user(&team, "git rev-parse main"), git(&team, &["rev-parse", "integration"]));
     team.teamd(["stop"]).ok();
 }
+
+#[test]
+fn where_temporary_files_have_no_space_nothing_is_taken_for_damage_or_a_conflict() {
+    let team = Team::new();
+    begin(&team, "true");
+    let Some(disk) = disk(&team.temp()) else { return };
+    team.teamd(["start"]).ok();
+    team.teamctl(["spawn", "alice", "--checkout"]).ok();
+    add(&team, &["one"]);
+    disk.fill();
+    let work = format!(
+        "/claim_task 1\n/bash {LARGE} one; git add one; git commit -qm one\n/task_update 1 completed"
+    );
+    says(&team.does("alice", &work), 2, "is submitted");
+    team.until("it to be told", || task(&team, 1)["stalled"].is_string());
+    tells(task(&team, 1)["stalled"].as_str().unwrap());
+    let forgets = |code: i32| {
+        team.teamctl(["shutdown", "alice"]).ok();
+        team.teamctl(["forget", "alice"]).exits(code).stderr
+    };
+    disk.free();
+    let done = until(&team, 1, "completed");
+    assert_eq!((&done["attempts"], &done["returns"]), (&0.into(), &0.into()));
+    disk.fill();
+    tells(&forgets(1));
+    disk.free();
+    forgets(0);
+    team.teamd(["stop"]).ok();
+}

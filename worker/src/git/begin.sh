@@ -1,8 +1,10 @@
-# What stands before each script: what it says goes to descriptor 3 alone, and what git prints to a file.
+# What stands before each script: what it says goes to descriptor 3 alone, and the errors of git to a file. Where that has no room, no
+# command fails because of it.
 set -Eeuo pipefail
+shopt -s inherit_errexit
 ulimit -f 8388608
 log=$TMPDIR/git.log
-exec 3>&1 >>"$log" 2>&1 </dev/null
+exec 3>&1 2>>"$log" >/dev/null </dev/null
 say() { printf '%s=%s\n' "$1" "${2//$'\n'/ }" >&3; }
 refuse() { trap - ERR; say refused "$1"; say hint "$2"; exit 65; }
 trap 'code=$?; trap - ERR; say failed "$(uniq "$log" | tail -c 1500)"; exit "$code"' ERR

@@ -135,11 +135,12 @@ impl Git<'_> {
             _ => {
                 let why = said.all("failed").pop().unwrap_or(output);
                 let (at, how) = (writes.display(), failure.unwrap_or_default());
-                let why = format!("git failed in {at} ({how}): {}", why.trim());
+                let why = format!("git failed in {at} ({how}): {why}");
+                let why = why.trim_end_matches(|end: char| end == ':' || end.is_whitespace());
                 let temp = self.order.environment.path("TMPDIR").unwrap_or_else(|| "/tmp".into());
-                Err(match super::full_disk(&why, &[writes, &temp]) {
+                Err(match super::full_disk(why, &[writes, &temp]) {
                     Some(refusal) => Failed::Refused(refusal),
-                    None => Failed::Other(anyhow!(why)),
+                    None => Failed::Other(anyhow!(why.to_owned())),
                 })
             }
         }

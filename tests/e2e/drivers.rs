@@ -102,8 +102,11 @@ fn session(team: &Team, stub: &Stub) -> String {
 
 /// The process of the agent itself.
 fn agent_of(team: &Team) -> i32 {
-    let agent = descendants(team.pid("carol")).into_iter().find(|&pid| is_agent(pid));
-    agent.unwrap_or_else(|| panic!("no agent: {:?}", team.processes()))
+    agent_if_any(team).unwrap_or_else(|| panic!("no agent: {:?}", team.processes()))
+}
+
+fn agent_if_any(team: &Team) -> Option<i32> {
+    descendants(team.pid("carol")).into_iter().find(|&pid| is_agent(pid))
 }
 
 fn one_process_works_through_many_messages_and_leaves_at_once_when_idle(stub: &Stub) {
@@ -449,6 +452,7 @@ fn it_is_told_each_message_once_whenever_it_is_killed(real: &Real) {
         team.send("carol", &format!("message {round:02};"));
         let (sent, moment) = (Instant::now(), Duration::from_millis(round * 137 % 400));
         team.until("the moment", || sent.elapsed() >= moment);
+        team.until("its process", || agent_if_any(&team).is_some());
         signal(agent_of(&team), Signal::SIGKILL);
         team.until("its turn", || {
             server.requests().iter().any(|it| it.mentions(&format!("message {round:02};")))

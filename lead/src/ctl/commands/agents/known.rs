@@ -29,14 +29,14 @@ impl Known {
             Protocol::Run => return None,
             Protocol::Claude => Self {
                 package: "@anthropic-ai/claude-code",
-                tested: [[2, 1, 330], [2, 1, 330]],
+                tested: [[2, 1, 290], [2, 1, 332]],
                 needs: "ANTHROPIC_API_KEY, or ANTHROPIC_AUTH_TOKEN for a gateway",
                 keys: &["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"],
                 memory: 220,
             },
             Protocol::Codex => Self {
                 package: "@openai/codex",
-                tested: [[0, 169, 0], [0, 169, 0]],
+                tested: [[0, 150, 0], [0, 169, 0]],
                 needs: "OPENAI_API_KEY",
                 keys: &["OPENAI_API_KEY"],
                 memory: 115,

@@ -54,6 +54,7 @@ scenarios! {
     a_plan_ends_the_turn_and_its_verdict_arrives_as_a_message
     a_busy_agent_that_does_not_answer_is_ended_at_the_deadline
     a_killed_agent_goes_on_with_its_session_and_is_told_nothing_twice
+    a_session_that_is_gone_is_begun_anew_and_told_so
     what_an_agent_does_wrong_fails_a_piece_of_work_at_most
     an_agent_that_cannot_begin_is_an_error_of_spawn
 }
@@ -232,6 +233,26 @@ fn a_killed_agent_goes_on_with_its_session_and_is_told_nothing_twice(stub: &Stub
         }
         assert!(kept.contains("may have run"), "it is told that it was interrupted: {kept}");
     }
+}
+
+fn a_session_that_is_gone_is_begun_anew_and_told_so(stub: &Stub) {
+    let Some(team) = team_of(&[stub], LIVE) else { return };
+    spawn(&team, stub, &["--prompt", "say first-words"]);
+    team.until_finished("carol", 1);
+    team.send("carol", "$ echo once >> runs; touch ready; until [ -e go ]; do sleep 0.01; done");
+    team.until("the command", || team.made("ready"));
+    let remove = format!("rm $HOME/.local/state/teamd/agents/*/carol/{}", stub.sessions);
+    assert!(team.command("bash", ["-c", &remove]).status().unwrap().success());
+    team.write("go", "");
+    signal(agent_of(&team), Signal::SIGKILL);
+    team.until_finished("carol", 2);
+    assert_eq!(team.text("runs"), "once\nonce\n", "its work is told anew");
+    let kept = session(&team, stub);
+    assert!(kept.contains("session is gone") && kept.contains("[answered] first-words"), "{kept}");
+    assert_eq!(runs(&team, "say third")["content"], "third");
+    let kept = session(&team, stub);
+    let told = kept.lines().filter(|line| line.contains("\"user\"") && line.contains("session is gone"));
+    assert_eq!(told.count(), 1, "{kept}");
 }
 
 fn what_an_agent_does_wrong_fails_a_piece_of_work_at_most(stub: &Stub) {

@@ -13,7 +13,7 @@ use teamd_shared::member::{Agent, Gate};
 use uuid::Uuid;
 
 use super::ToolboxConfig;
-use super::bash::{AgentProcess, Foreground, GateHandle, Launch, Way};
+use super::bash::{AgentProcess, Foreground, GateHandle, KnownSession, Launch, Way};
 use crate::model::{AgentSession, Gateway, open_kept};
 use crate::sandbox::Policy;
 use crate::shim::{AgentOrder, Job, Order};
@@ -97,7 +97,8 @@ impl Setting<'_> {
         let (gate, lock) = (self.gate, &self.config.liveness_lock);
         let (job, errors, way) = self.job(|found| driver.arguments(&session, found), reads.into())?;
         let begin = driver.begin(&session);
-        AgentProcess::start(&job, lock, (driver, begin, known), (writes.into(), errors), (gate, way))
+        let session = KnownSession { known, is_new: session.history.is_none() };
+        AgentProcess::start(&job, lock, (driver, begin, session), (writes.into(), errors), (gate, way))
     }
 }
 

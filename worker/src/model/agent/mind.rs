@@ -29,6 +29,10 @@ const OUTAGE: f64 = 120.0;
 /// What an agent is told that was ended in the middle of its work.
 const GO_ON: &str = "Your process ended in the middle of your work, and goes on now. A tool call without a result may have run. Go on.";
 
+/// What an agent is told whose session is gone, and how much of the end of that, in bytes.
+const LOST: &str = "Your earlier session is gone, and this one is new. A tool call of the work below may have run. What was said before:";
+const MAX_BEFORE: usize = 8 << 10;
+
 /// What is added to the instructions of any model.
 const OWN_TOOLS: &str = "\n\nYour tools for files and commands are your own: what is said above of bash, write_file and edit_file holds for them. \
     plan_approval returns at once: end your turn then; the verdict arrives as a message.";
@@ -61,6 +65,9 @@ pub(crate) struct AgentMind {
     earlier: usize,
     /// How many messages there were, so that each has an id of its own.
     count: u64,
+    /// What was told, and answered, in earlier pieces of work; and whether anything was answered at all.
+    before: String,
+    has_answered: bool,
     /// Whether there is a piece of work that has not ended.
     is_work: bool,
     /// Calls of handed tools without a result: those whose outcome follows as a message, and the others.
@@ -69,9 +76,10 @@ pub(crate) struct AgentMind {
     /// What this process was told, or knew; and what of it is in no turn yet.
     written: HashSet<Uuid>,
     untaken: HashSet<Uuid>,
-    /// Whether a turn runs, and whether the agent is to be told that the one before was broken off.
+    /// Whether a turn runs, and whether the agent is to be told that the one before was broken off, or that its session is gone.
     in_turn: bool,
     is_broken: bool,
+    is_lost: bool,
     /// Outcomes of calls of its own that the session has not come to yet.
     outcomes: HashMap<String, Outcome>,
     /// What was heard while the outcome of a call was waited for.
@@ -105,6 +113,8 @@ impl AgentMind {
             lines: Vec::new(),
             earlier: 0,
             count: 0,
+            before: String::new(),
+            has_answered: false,
             is_work: false,
             told_later: HashSet::new(),
             handed: HashSet::new(),
@@ -112,6 +122,7 @@ impl AgentMind {
             untaken: HashSet::new(),
             in_turn: false,
             is_broken: false,
+            is_lost: false,
             outcomes: HashMap::new(),
             later: VecDeque::new(),
             usage: Usage::default(),
@@ -148,6 +159,7 @@ impl AgentMind {
     pub(crate) fn attach(&mut self, process: AgentProcess) {
         self.written.clone_from(&process.known);
         (self.untaken, self.in_turn) = (HashSet::new(), false);
+        self.is_lost = self.has_answered && process.is_new;
         self.is_broken =
             self.is_work && self.lines[self.earlier..].iter().any(|line| process.known.contains(&line.id));
         self.process = Some(process);
@@ -192,6 +204,7 @@ impl AgentMind {
             Event::Incarnation { incarnation, conversation, prompt } if incarnation == conversation => {
                 (self.conversation, self.count, self.is_work) = (*conversation, 0, false);
                 (self.lines, self.earlier) = (Vec::new(), 0);
+                (self.before, self.has_answered) = (String::new(), false);
                 prompt.iter().for_each(|prompt| self.note(prompt.clone(), true));
             }
             Event::Messages { messages } => {
@@ -202,6 +215,7 @@ impl AgentMind {
             }
             Event::Asked { request_id, reason } => self.push(ask(request_id.as_str(), reason), true),
             Event::Answer { content, .. } => {
+                self.has_answered = true;
                 for block in content {
                     let Block::ToolUse { id, name, .. } = block else { continue };
                     match self.tools.iter().find(|tool| tool.text.name == name) {
@@ -222,8 +236,11 @@ impl AgentMind {
             }
             Event::Idle { .. } | Event::Left { .. } => {
                 // Of work that has not ended by itself, the session holds what was told.
-                let has_told = matches!(event, Event::Idle { idle_reason: IdleReason::Available, .. });
-                self.lines.retain(|line| !has_told && !line.is_of_work);
+                if let Event::Idle { idle_reason: IdleReason::Available, content, .. } = event {
+                    self.remember(content);
+                    self.lines.clear();
+                }
+                self.lines.retain(|line| !line.is_of_work);
                 self.earlier = self.lines.len();
                 if self.in_turn {
                     self.abandon();
@@ -232,6 +249,15 @@ impl AgentMind {
             }
             _ => {}
         }
+    }
+
+    /// Takes the messages of work that has ended to what was said before, with its answer.
+    fn remember(&mut self, answer: &str) {
+        self.lines.iter().for_each(|told| self.before.push_str(&format!("\n\n[told] {}", told.text)));
+        self.before.push_str(&format!("\n\n[answered] {answer}"));
+        let end = self.before.len();
+        let from = (end.saturating_sub(MAX_BEFORE)..end).find(|at| self.before.is_char_boundary(*at));
+        self.before.drain(..from.unwrap_or(end));
     }
 
     fn note(&mut self, text: String, is_work: bool) {
@@ -262,6 +288,10 @@ impl AgentMind {
         let is_stuck = self.is_work && !self.in_turn && news.is_empty();
         if std::mem::take(&mut self.is_broken) || is_stuck {
             news.insert(0, Line { id: Uuid::new_v4(), text: GO_ON.to_owned(), is_of_work: true });
+        }
+        if !news.is_empty() && std::mem::take(&mut self.is_lost) {
+            let text = format!("{LOST}{}", self.before);
+            news.insert(0, Line { id: Uuid::new_v4(), text, is_of_work: true });
         }
         news
     }

@@ -44,11 +44,21 @@ pub(crate) enum Said {
     Outcome(String, String, bool),
 }
 
+/// What is known of the session that an agent begins or goes on with.
+#[derive(Debug)]
+pub(crate) struct KnownSession {
+    /// The messages that it holds already.
+    pub(crate) known: HashSet<Uuid>,
+    pub(crate) is_new: bool,
+}
+
 /// The process of an agent. If it is dropped, the agent and all that it started are ended; its gate tells when they are.
 #[derive(Debug)]
 pub(crate) struct AgentProcess {
     /// The messages that its session holds already.
     pub(crate) known: HashSet<Uuid>,
+    /// Whether its session is a new one.
+    pub(crate) is_new: bool,
     /// The gate that it began with, if that does not change while it runs.
     pub(crate) fixed: Option<Gate>,
     heard: mpsc::Receiver<Heard>,
@@ -65,7 +75,7 @@ impl AgentProcess {
     pub(in crate::tools) fn start(
         job: &Job,
         liveness_lock: &File,
-        (driver, begin, known): (Box<dyn AgentDriver>, String, HashSet<Uuid>),
+        (driver, begin, session): (Box<dyn AgentDriver>, String, KnownSession),
         (stdin, errors): (OwnedFd, File),
         (gate, way): (Gate, Way),
     ) -> io::Result<(Self, GateHandle)> {
@@ -99,7 +109,8 @@ impl AgentProcess {
         });
         tasks.spawn(talk((driver, begin), (reads, writes), said, hears));
         let fixed = (!is_live).then_some(gate);
-        Ok((Self { known, fixed, heard, says, ended: Some(ended), _tasks: tasks }, handle))
+        let KnownSession { known, is_new } = session;
+        Ok((Self { known, is_new, fixed, heard, says, ended: Some(ended), _tasks: tasks }, handle))
     }
 
     /// Waits for what the agent says next. Dropping the future loses nothing.

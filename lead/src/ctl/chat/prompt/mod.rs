@@ -2,5 +2,4 @@
 
 pub(super) mod commands;
 pub(super) mod complete;
-pub(super) mod mention;
 pub(super) mod question;

@@ -4,8 +4,10 @@
 use std::fs::{File, TryLockError};
 use std::io;
 use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 
 use rustix::fs::{Mode, OFlags};
+use teamd_shared::locks;
 use teamd_shared::mutant;
 use teamd_shared::name::Name;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
@@ -87,14 +89,12 @@ pub(crate) fn try_liveness_lock(dir: &TeamDir, name: &Name) -> Result<(), Held> 
     }
 }
 
-/// Looks the holder of a lock up in `/proc/locks` (`proc_locks(5)`), for people.
+/// Looks the holder of a lock up in `/proc/locks`, for people.
 fn holder_in_proc_locks(file: &File) -> String {
-    use std::os::unix::fs::MetadataExt;
-    let locks = std::fs::read_to_string("/proc/locks").unwrap_or_default();
-    let inode = file.metadata().map(|meta| format!(":{}", meta.ino())).unwrap_or_default();
-    let line = locks.lines().find(|line| line.split_whitespace().any(|field| field.ends_with(&inode)));
-    match line.and_then(|line| line.split_whitespace().nth(4)) {
-        Some(pid) => format!("process {pid} holds its liveness lock"),
+    let identity = file.metadata().map(|meta| (meta.dev(), meta.ino())).ok();
+    let all = locks::list().unwrap_or_default();
+    match all.iter().find(|held| identity.is_some_and(|it| held.is_of(it))) {
+        Some(held) => format!("process {} holds its liveness lock", held.pid),
         None => "its liveness lock is held".to_owned(),
     }
 }

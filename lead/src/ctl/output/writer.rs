@@ -126,8 +126,14 @@ impl Writer {
     /// Returns what takes the dock away, and so many rows above it.
     fn erased(&self, above: usize) -> String {
         let mut erased = "\r".to_owned();
-        up(self.drawn.cursor.0 + above, &mut erased);
-        erased + &ansi(&Clear(ClearType::FromCursorDown))
+        up((self.drawn.cursor.0 + above).saturating_sub(usize::from(above > 0)), &mut erased);
+        erased.push_str(&ansi(&Clear(ClearType::FromCursorDown)));
+        if above > 0 {
+            // From its first row, some terminals add the whole screen to what one scrolls to.
+            up(1, &mut erased);
+            erased.push_str(&ansi(&Clear(ClearType::CurrentLine)));
+        }
+        erased
     }
 
     /// Returns what leaves on the screen the last lines that were printed, with room for the dock and what is new.
@@ -264,7 +270,7 @@ mod tests {
         let before = terminal.styled().len();
         SIZE.set((20, 8));
         step(&mut writer, print("two"));
-        let moved = format!("\r\x1b[2A\x1b[J{}", "\r\n".repeat(8));
+        let moved = format!("\r\x1b[1A\x1b[J\x1b[1A\x1b[2K{}", "\r\n".repeat(8));
         assert!(terminal.styled()[before..].starts_with(&moved), "{:?}", terminal.styled());
     }
 

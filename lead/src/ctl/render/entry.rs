@@ -19,7 +19,7 @@ pub(in crate::ctl) fn entry(line: &[u8]) -> String {
 fn part(part: &Part) -> String {
     match part {
         Part::Said { from, text } => under(&paint(BOLD, format_args!("{}:", escape::line(from))), text),
-        Part::Answer(text) => under("", text),
+        Part::Answer(text) => escape::text(text.trim_matches('\n')).replace('\n', "\n  "),
         Part::Call(text) => under(&paint(BOLD, "▸"), text),
         Part::Result { content, is_error: true, .. } => under(&paint(BAD, "error:"), content),
         Part::Result { content, .. } => under(&paint(DIM, "result:"), content),
@@ -49,8 +49,8 @@ mod tests {
         let begins = json!({"entry": "life", "incarnation": 1, "conversation": 1, "prompt": "/bash ls"});
         assert_eq!(shown(&begins), "── incarnation 1 begins ──\n  prompt: /bash ls");
         let answer = json!({"entry": "answer", "usage": {"input_tokens": 3, "output_tokens": 5}, "content": [
-            {"type": "text", "text": "I look."}, {"type": "tool_use", "id": "t", "name": "bash", "input": {"command": "ls\x1b"}}]});
-        assert_eq!(shown(&answer), "answer (3 + 5 tokens)\n  I look.\n  ▸ bash ls\\u{1b}");
+            {"type": "text", "text": "I look.\nTwice."}, {"type": "tool_use", "id": "t", "name": "bash", "input": {"command": "ls\x1b"}}]});
+        assert_eq!(shown(&answer), "answer (3 + 5 tokens)\n  I look.\n  Twice.\n  ▸ bash ls\\u{1b}");
         let result = json!({"entry": "result", "tool_use_id": "t", "content": "a\nb\n", "is_error": false});
         assert_eq!(shown(&result), "result:\n    a\n    b");
         let messages = json!({"entry": "messages", "messages": [{"type": "message", "from": "bob", "to": "alice", "content": "hi"}, 7]});

@@ -17,10 +17,19 @@ await page.waitForTimeout(3000);
 const took = [];
 for (let n = 0; n < Number(count); n += 1) {
   const content = `measured ${n} ${Date.now()}`;
-  const seen = page.waitForFunction((text) => document.querySelector('.feed')?.textContent.includes(text), content, { polling: 'mutation' });
+  await page.evaluate((text) => {
+    globalThis.seen = new Promise((done) => {
+      const observer = new MutationObserver(() => {
+        if (!document.querySelector('.feed')?.textContent.includes(text)) return;
+        observer.disconnect();
+        done();
+      });
+      observer.observe(document.body, { childList: true, subtree: true });
+    });
+  }, content);
   const began = performance.now();
   appendFileSync(file, `${JSON.stringify({ type: 'message', from: 'w1', to: 'lead', content, timestamp: Date.now() / 1000 })}\n`);
-  await seen;
+  await page.evaluate(() => globalThis.seen);
   took.push(performance.now() - began);
   await page.waitForTimeout(200);
 }

@@ -266,7 +266,7 @@ pub(in crate::ctl) fn details(team: &Team, task: &Task) -> String {
         ("blocks", ids(&task.blocks)),
         ("check", checks.join("\n")),
         ("review", review(team, task)),
-        ("attempts", format!("{} of {}", task.attempts, task.max_attempts)),
+        ("failed checks", format!("{} of {}", task.attempts, task.max_attempts)),
         (
             "submitted",
             task.submission.as_ref().map(|it| format!("by {}: {}", it.by, it.summary)).unwrap_or_default(),

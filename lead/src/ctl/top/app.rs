@@ -137,8 +137,8 @@ pub(super) struct App {
     pub(super) answered: Option<RequestId>,
     /// Where a click goes.
     pub(super) targets: Vec<(Rect, Target)>,
-    /// When an age on the screen is another one, in seconds since 1970.
-    pub(super) next_age: Option<f64>,
+    /// The latest time of which the age is on the screen, in seconds since 1970.
+    pub(super) youngest: Option<f64>,
 }
 
 impl App {

@@ -56,7 +56,7 @@ impl App {
     /// Draws everything.
     pub(super) fn draw(&mut self, frame: &mut Frame<'_>, scene: &mut Scene<'_>) {
         self.targets.clear();
-        (self.showing, self.next_age) = (None, None);
+        (self.showing, self.youngest) = (None, None);
         let area = frame.area();
         let said = self.said_lines(scene, area.width.into());
         let typed = self.typing.as_ref().map_or(0, |(_, area)| area.lines().len().clamp(1, TYPED) + 1);
@@ -146,8 +146,7 @@ impl App {
 
     /// Notes that the age of something is on the screen, and returns it for people.
     fn age(&mut self, since: f64, now: f64) -> String {
-        let next = now + clock::span_stays(now - since);
-        self.next_age = Some(self.next_age.map_or(next, |known| known.min(next)));
+        self.youngest = Some(self.youngest.map_or(since, |youngest| youngest.max(since)));
         clock::span(now - since)
     }
 }

@@ -28,7 +28,7 @@ use super::escape;
 use super::processes::Processes;
 use super::resources::Resources;
 use super::view::{TeamFiles, rows, sort};
-use super::{money, roster};
+use super::{clock, money, roster};
 use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
 
@@ -137,7 +137,9 @@ impl<'d> Top<'d> {
             return;
         }
         let next_frame = FRAME.saturating_sub(drawn.elapsed());
-        let age = self.app.next_age.and_then(|at| Duration::try_from_secs_f64((at - wall()).max(0.0)).ok());
+        // The older ones change less often, and may be shown as late: many ages make no more frames than one.
+        let stays = |youngest| Duration::try_from_secs_f64(clock::span_stays(wall() - youngest)).ok();
+        let age = self.app.youngest.and_then(stays);
         tokio::select! {
             () = self.files.changed() => tokio::time::sleep(next_frame).await,
             () = tokio::time::sleep(age.unwrap_or(Duration::MAX)) => {}

@@ -74,11 +74,14 @@ function wake(time) {
 function refreshAges() {
   due = Infinity;
   if (document.hidden) return;
+  let youngest = -Infinity;
   for (const element of document.querySelectorAll('[data-since]')) {
     const [since, shown] = [Number(element.dataset.since), element.textContent];
     if (ageOf(since) !== shown) element.textContent = ageOf(since);
-    wake(staysFor(since));
+    youngest = Math.max(youngest, since);
   }
+  // The older ones change less often, and may be shown as late.
+  if (youngest > -Infinity) wake(staysFor(youngest));
 }
 document.addEventListener('visibilitychange', refreshAges);
 

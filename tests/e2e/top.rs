@@ -385,6 +385,8 @@ fn an_idle_screen_is_not_woken() {
         let_pass(Duration::from_secs(5));
         wakes(terminal.pid()) == before
     });
+    // No age wakes it: a key has to, also one that comes while others are drawn.
+    terminal.press(&"jk".repeat(200));
     terminal.press("q");
     assert_eq!(terminal.finish(), Some(0));
 }

@@ -12,11 +12,13 @@ mod screen;
 mod text;
 mod typing;
 
+use std::future::poll_fn;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use crossterm::event::{Event, EventStream};
+use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use futures_util::{FutureExt, StreamExt};
 use teamd_shared::clock::wall;
 use teamd_shared::config::RosterMember;
 use teamd_shared::price::Prices;
@@ -106,7 +108,7 @@ async fn watch(context: &Context, dir: &TeamDir) -> CommandResult {
                     // The terminal is gone.
                     return Ok(ExitCode::Interrupted);
                 };
-                match top.take(event, &mut keys) {
+                match top.take(event, &mut keys).await {
                     Some(Wish::Quit) => {
                         drop(screen);
                         return top.finish(&mut actions).await;
@@ -187,11 +189,13 @@ impl<'d> Top<'d> {
 
     /// Takes an event of the terminal, and those behind it that only move: the next frame shows where they lead, and a key that
     /// does something waits for that.
-    fn take(&mut self, event: Event, keys: &mut EventStream) -> Option<Wish> {
+    async fn take(&mut self, event: Event, keys: &mut EventStream) -> Option<Wish> {
         let moves = keys::only_moves(&event);
         let wish = self.take_one(event);
         while moves && self.pressed.is_none() {
-            let Some(Some(Ok(next))) = keys.next().now_or_never() else { break };
+            // Looked at by this task: the stream wakes the one that has last found nothing, and no other.
+            let next = poll_fn(|task| Poll::Ready(keys.poll_next_unpin(task))).await;
+            let Poll::Ready(Some(Ok(next))) = next else { break };
             match keys::only_moves(&next) {
                 true => _ = self.take_one(next),
                 false => self.pressed = Some(next),

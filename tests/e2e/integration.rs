@@ -253,12 +253,13 @@ fn a_team_in_a_subdirectory_is_checked_there_and_its_patterns_count_from_there()
     let team = Team::below("repository");
     user(
         &team,
-        "git init -q -b main ..; mkdir tests ../tests; touch tests/t ../tests/t ../Makefile; git add ..; git commit -qm first",
+        "git init -q -b main ..; mkdir tests ../tests; touch tests/t ../tests/t ../Makefile; echo set-up > ../.gitignore; git add ..; git commit -qm first",
     );
     team.write(
         "team.toml",
         "[work]\ncheck = \"cat tests/t && test ! -e work && mkdir -p target && cp target/x seen || echo warm > target/x; test -w ../Makefile\"\n\
-         protect = [\"tests/**\"]\ncache = [\"target\"]\n",
+         protect = [\"tests/**\"]\ncache = [\"target\"]\n\
+         [checkout]\nsetup = \"test -e tests/t && touch ../set-up\"\n",
     );
     team.trust();
     team.teamd(["start"]).ok();

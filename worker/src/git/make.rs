@@ -16,6 +16,7 @@ use teamd_shared::team_dir::TeamPath;
 
 use super::script::{Failed, Git};
 use super::{for_checkout, repository, text};
+use crate::check::below;
 
 const REPOSITORY: &str = include_str!("repository.sh");
 const CLONE: &str = include_str!("clone.sh");
@@ -44,7 +45,7 @@ pub(super) async fn checkout(git: &Git<'_>, make: &MakeOrder) -> Result<GitRepor
     let repository = text(&repository(git.order))?;
     let checkout = Checkout { root: root_text, source: make.source.clone(), repository, notes };
     let workspace = text(&root.join(&prefix).components().collect::<PathBuf>())?;
-    set_up(git, make, &checkout, &workspace).await?;
+    set_up(git, make, (&checkout, &prefix)).await?;
     Ok(GitReport::Made { checkout, workspace })
 }
 
@@ -184,7 +185,11 @@ fn is_closed(kind: io::ErrorKind) -> bool {
 }
 
 /// Runs the setup, unless it has run with these inputs.
-async fn set_up(git: &Git<'_>, make: &MakeOrder, checkout: &Checkout, workspace: &str) -> Result<(), Failed> {
+async fn set_up(
+    git: &Git<'_>,
+    make: &MakeOrder,
+    (checkout, folder): (&Checkout, &str),
+) -> Result<(), Failed> {
     let CheckoutSettings { setup: Some(setup), .. } = &make.settings else { return Ok(()) };
     let stamp = || {
         let inputs = fingerprint(Path::new(&checkout.root), &make.settings.inputs());
@@ -197,8 +202,10 @@ async fn set_up(git: &Git<'_>, make: &MakeOrder, checkout: &Checkout, workspace:
     }
     dir.remove(&known)?;
     let environment = for_checkout(&git.order.environment, Some(checkout));
-    let mut toolbox = git.toolbox(Path::new(workspace), (environment, make.sandbox.clone(), make.bounds))?;
-    let mut running = toolbox.start_check(setup.clone(), git.order.timeout).map_err(anyhow::Error::msg)?;
+    let root = Path::new(&checkout.root);
+    let mut toolbox = git.toolbox(root, (environment, make.sandbox.clone(), make.bounds))?;
+    let command = below(folder, setup);
+    let mut running = toolbox.start_check(command, git.order.timeout).map_err(anyhow::Error::msg)?;
     let (_, output, failure) = running.finish_check().await;
     if let Some(how) = failure {
         return Err(Failed::refused(

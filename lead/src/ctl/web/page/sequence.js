@@ -80,7 +80,7 @@ export const sequence = {
     const button = (text, title, factor) => h('button', { title, 'aria-label': title, onclick: () => zoom(factor) }, text);
     element.append(h('div.bar', {}, button('−', 'Zoom out', .8), button('+', 'Zoom in', 1.25), times, h('span.dim', {}, 'one colour: one request, dashed its answer · bars: incarnations · click: the text'), earlier), box, empty);
     const geometry = () => {
-      const fits = Math.min(150, Math.max(78, Math.floor((box.clientWidth - LEFT - 20) / Math.max(1, state.lifelines.length))));
+      const fits = Math.min(150, Math.max(66, Math.floor((box.clientWidth - LEFT - 20) / Math.max(1, state.lifelines.length))));
       const column = Math.round(fits * scale);
       return { x: (lifeline) => LEFT + column * (lifeline + .5), width: Math.max(box.clientWidth - 2, LEFT + column * state.lifelines.length) };
     };
@@ -118,7 +118,7 @@ export const sequence = {
     };
     box.addEventListener('scroll', () => requestAnimationFrame(paint));
     new ResizeObserver(() => requestAnimationFrame(paint)).observe(box);
-    const lifelines = () => Math.max(3, Math.floor((element.clientWidth - LEFT) / 78) - 1);
+    const lifelines = () => Math.max(3, Math.floor((element.clientWidth - LEFT - 20) / 66) - 1);
     const view = { query: () => `view=sequence&last=${last}&lifelines=${lifelines()}${times.value && `&seconds=${times.value}`}`, draw };
     return view;
   },

@@ -229,6 +229,16 @@ impl SmallDisk {
         filler.set_len(filler.metadata().unwrap().len() - space).unwrap();
     }
 
+    /// Leaves room for this many files more; none: as many as there may be.
+    pub(crate) fn leave_files(&self, more: Option<u64>) {
+        let found = rustix::fs::statvfs(&self.0).unwrap();
+        let files = more.map_or(0, |more| found.f_files - found.f_ffree + more);
+        let options = format!("remount,nr_inodes={files}");
+        let mounted =
+            std::process::Command::new("mount").args(["-o", &options]).arg(&self.0).output().unwrap();
+        assert!(mounted.status.success(), "{mounted:?}");
+    }
+
     pub(crate) fn free(&self) {
         std::fs::remove_file(self.0.join("filler")).unwrap();
     }

@@ -150,6 +150,12 @@ fn where_the_user_has_no_space_work_is_integrated_and_no_file_of_the_user_change
     );
     assert_eq!(state(), before);
     disk.free();
+    let before = state();
+    disk.leave_files(Some(2));
+    let refused = team.teamctl(["land"]).exits(7);
+    assert!(refused.stderr.contains("main cannot be moved: "), "{refused:?}");
+    assert_eq!(state(), before, "no room for files");
+    disk.leave_files(None);
     team.teamctl(["land"]).ok();
     assert_eq!(user(&team, "git rev-parse main"), git(&team, &["rev-parse", "integration"]));
     team.teamd(["stop"]).ok();

@@ -274,15 +274,22 @@ fn a_team_in_a_subdirectory_is_checked_there_and_its_patterns_count_from_there()
             &format!("/claim_task {id}\n/bash {work}; git add -A ..; git commit -qm t{id}\n{submit}"),
         );
     };
-    // A file of the same name at the top of the repository is another one.
+    let is_reviewed = |id: u64, touched: &str| {
+        team.until("the review", || task(&team, id)["submission"]["stage"] == "reviewing");
+        assert_eq!(task(&team, id)["result"]["touched_protected"], touched);
+    };
+    // What lies outside of the team's directory is protected, too.
     submits(1, "echo x > ../tests/t");
-    let done = until(&team, 1, "completed");
-    assert_eq!(done["result"]["touched_protected"], Value::Null);
+    is_reviewed(1, "tests/t");
+    team.teamctl(["approve", task(&team, 1)["submission"]["request_id"].as_str().unwrap()]).ok();
+    until(&team, 1, "completed");
     team.teamctl(["land"]).ok();
     assert_eq!(user(&team, "git status --short; cat ../tests/t"), "?? team.toml\nx");
+    // Who works in place could plant that; it does not move where the team lies.
+    team.write(".git", "gitdir: ../.git\n");
     submits(2, "echo y > tests/t");
-    team.until("the review", || task(&team, 2)["submission"]["stage"] == "reviewing");
-    assert_eq!(task(&team, 2)["result"]["touched_protected"], "work/tests/t");
+    is_reviewed(2, "work/tests/t");
+    std::fs::remove_file(team.root().join(".git")).unwrap();
     assert!(
         team.teamctl(["task", "log", "2"]).ok().stdout.contains("warm"),
         "the cache counts from there, too"

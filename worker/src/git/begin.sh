@@ -48,15 +48,24 @@ refuse_uncommitted() {
 unsaved() {
     { printf '%s\n' "$@"; git --git-dir="$team" for-each-ref --format='^%(objectname)'; } | git log --no-decorate --format=%s --max-count=5 --stdin
 }
-# Shows the tree of the user's repository: the one in which the team lies, else the main one.
-users_tree() {
-    local source
-    source=$(git --git-dir="$team" config teamd.source)
-    (
-        unset GIT_DIR GIT_WORK_TREE
-        cd "$T_TEAM" && [ "$(git rev-parse --path-format=absolute --git-common-dir)" = "$source" ] && git rev-parse --show-toplevel
-    ) || printf '%s\n' "${source%/.git}"
+# Shows the tree of a repository ($1) in which a directory ($2) lies, else the main one. No git is asked there: tools may write there, and a
+# `.git` that one plants would answer. A linked tree counts if the repository names it, too.
+tree_of() {
+    local at own main='' line
+    at=$(realpath -e -- "$2")
+    while [ -n "$at" ] && [ "$at/.git" != "$1" ]; do
+        if [ -f "$at/.git" ] && [ ! -L "$at/.git" ] && IFS= read -r line <"$at/.git" && own=$(cd -- "$at" && realpath -qe -- "${line#gitdir: }"); then
+            [ "${own%/*}" != "$1/worktrees" ] || [ "$(cd -- "$own" && realpath -qe -- "$(<gitdir)")" != "$at/.git" ] || break
+            # The outermost one: none can be planted above the team.
+            [ "$own" != "$1" ] || [[ $1 == */.git ]] || main=$at
+        fi
+        at=${at%/*}
+    done
+    [ -n "$at" ] || at=${main:-${1%/.git}}
+    printf '%s\n' "$at"
 }
+# Shows the tree of the user's repository in which the team lies.
+users_tree() { tree_of "$(git --git-dir="$team" config teamd.source)" "$T_TEAM"; }
 say_users_tree() {
     local tree
     tree=$(users_tree)

@@ -45,7 +45,7 @@ pub(super) async fn prepare(git: &Git<'_>, prepare: &PrepareOrder) -> Result<Che
 }
 
 /// Says which protected files a merge changes, as `git` compares the two trees in the team repository: nothing in a checkout has a
-/// say in that. The patterns count from the directory in which the team lies.
+/// say in that. The patterns count from the directory in which the team lies: what lies outside of it is protected where anything is.
 fn touched(said: &Said, (prefix, protect): (&Path, &[String])) -> Result<Option<String>, Failed> {
     if protect.is_empty() {
         return Ok(None);
@@ -57,11 +57,7 @@ fn touched(said: &Said, (prefix, protect): (&Path, &[String])) -> Result<Option<
     // Attributes say how git writes files, the protected ones, too; a submodule may hold some.
     let decides = |file: &&Path| {
         let special = [".gitattributes", ".gitmodules"].map(OsStr::new);
-        let is_protected = match file.strip_prefix(prefix) {
-            Ok(file) => protected.has(file),
-            // It stands where the team lies.
-            Err(_) => prefix.starts_with(file),
-        };
+        let is_protected = file.strip_prefix(prefix).map_or(true, |file| protected.has(file));
         is_protected || file.file_name().is_some_and(|it| special.contains(&it))
     };
     let (changed, submodules) = (said.all("changed"), said.all("submodule"));

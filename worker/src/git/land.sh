@@ -33,7 +33,7 @@ if [ "$branch" != "$current" ]; then
 elif ! said=$(git -c merge.autoStash=false merge --ff-only --no-overwrite-ignore --quiet --no-stat "$tip" 2>&1); then
     files=$(sed -n 's/^\t//p' <<<"$said" | first 11 | paste -sd, | sed 's/,/, /g')
     [ -n "$files" ] && refuse "changes of yours that are not committed would be overwritten: $files" 'commit or stash them, and land again'
-    [[ $said != *'unable to write file'* ]] || put_back
+    [[ ! $said =~ 'unable to write file'|'unable to create '(file|symlink)|'cannot create directory at' ]] || put_back
     why=$(grep -E '^(error|fatal):' <<<"$said" | tail -n 1 || true)
     refuse "$branch cannot be moved: ${why#*: }" 'fix that, then land again'
 fi

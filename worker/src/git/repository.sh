@@ -10,9 +10,10 @@ if ! top=$(git rev-parse --show-toplevel); then
     why=$(grep -m 1 '^fatal:' "$log" || true)
     refuse "$T_SOURCE is in no git repository that can be used: ${why#fatal: }" "\`git init\` and a first commit make one; $in_place"
 fi
-prefix=$(git rev-parse --show-prefix)
 own=$(git rev-parse --absolute-git-dir)
 common=$(git rev-parse --path-format=absolute --git-common-dir)
+top=$(tree_of "$common" "$T_SOURCE")
+at=$(realpath -e -- "$T_SOURCE")
 head=$(git rev-parse --verify --quiet 'HEAD^{commit}') ||
     refuse "the repository $top has no commit yet" 'commit what teammates are to begin with (`git commit`)'
 for state in rebase-merge rebase-apply BISECT_LOG; do
@@ -50,6 +51,6 @@ else
 fi
 cd "$top"
 say top "$top"
-say prefix "$prefix"
+say prefix "$([ "$at" = "$top" ] || printf '%s/' "${at#"$top"/}")"
 files=$(git --no-optional-locks status --porcelain --ignore-submodules=all | first 1)
 [ -z "$files" ] || say note "what is not committed in $top is not in the checkout"

@@ -120,8 +120,9 @@ pub(in crate::ctl) async fn start(
         Ok(answer) => return Err(unexpected(&answer?)),
         Err(early) => {
             let late = format!("{name} is not ready after {}", clock::span(timeout.as_secs_f64()));
-            let roster = roster::load(dir)?;
-            let member = roster.member(&name);
+            // What cannot be read hides neither that it is late nor the exit code.
+            let roster = roster::load(dir).ok();
+            let member = roster.as_ref().and_then(|roster| roster.member(&name));
             let recorded = member.is_some_and(|member| resume && member.checkout.is_some());
             let hint = match member.is_some_and(|member| !member.status.is_ended()) {
                 false if checkout.unwrap_or(recorded) => format!(

@@ -1,5 +1,8 @@
 //! What is on the screen of a person at a chat, at terminals of several sizes.
 
+use std::fs::File;
+use std::io::Write;
+
 use serde_json::json;
 
 use crate::support::Team;
@@ -225,11 +228,18 @@ fn a_long_plan_is_asked_by_its_name_and_length_and_can_be_viewed() {
 }
 
 #[test]
-fn a_person_completes_names_and_turns_to_another_agent() {
+fn a_person_completes_mentions_and_turns_to_another_agent() {
     let team = Team::started();
     team.spawn("alice", "");
     let mut terminal = Terminal::teamctl_at(&team, &["chat"], (80, 24));
     terminal.until_row("lead>");
+    let file = team.root().parent().unwrap().join("noted-by-a-person");
+    File::create(&file).unwrap().write_all(b"the content of the file\n").unwrap();
+    let begin = file.display().to_string().replace("noted-by-a-person", "noted-b");
+    terminal.press(&format!("see @{begin}\t"));
+    terminal.until_screen("the path", |screen| screen.replace('\n', "").contains("noted-by-a-person"));
+    terminal.press("\r");
+    team.until("the message", || team.file("inbox/lead.jsonl").contains("the content of the file"));
     terminal.press("/attach al\t");
     terminal.until_row("lead> /attach alice");
     terminal.press("\r");

@@ -58,9 +58,10 @@ const COMMANDS: [Slash; 18] = [
 const ASIDE: &str = "                            ";
 
 /// How the keys of the prompt work.
-const KEYS: &str = "  //TEXT                    send /TEXT: a text that begins with a slash
+const KEYS: &str = "  @PATH                     a file that goes with the message
+  //TEXT                    send /TEXT: a text that begins with a slash
 Esc or Ctrl-C interrupts the turn and keeps what you type.
-Up and Ctrl-R find earlier lines, Tab completes names and ids.
+Up and Ctrl-R find earlier lines, Tab completes names, ids and paths.
 A paste is one message; Alt-Enter, or \\ at the end of a line, continues it.
 ";
 

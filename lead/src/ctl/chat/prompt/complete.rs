@@ -1,5 +1,6 @@
-//! How what is typed in a chat is completed: commands, names of teammates, ids of plans.
+//! How what is typed in a chat is completed: commands, names of teammates, ids of plans, paths.
 
+use rustyline::completion::FilenameCompleter;
 use teamd_shared::team_dir::TeamDir;
 
 use super::commands::{self, Takes};
@@ -32,6 +33,9 @@ pub(in crate::ctl::chat) fn completions(typed: &str, names: impl FnOnce() -> Nam
     if start == 0 && word.starts_with('/') {
         return (0, commands::completions(word).into_iter().map(str::to_owned).collect());
     }
+    if let Some(path) = word.strip_prefix('@') {
+        return paths(path, start + 1);
+    }
     let words: Vec<&str> = typed[..start].split_whitespace().collect();
     let found = match words.as_slice() {
         [command] => match commands::takes(command) {
@@ -42,6 +46,13 @@ pub(in crate::ctl::chat) fn completions(typed: &str, names: impl FnOnce() -> Nam
         _ => Vec::new(),
     };
     (start, found.into_iter().filter(|name| name.starts_with(word)).collect())
+}
+
+fn paths(path: &str, start: usize) -> (usize, Vec<String>) {
+    let Ok((at, found)) = FilenameCompleter::new().complete_path(path, path.len()) else {
+        return (start, Vec::new());
+    };
+    (start + at, found.into_iter().map(|pair| pair.replacement).collect())
 }
 
 #[cfg(test)]
@@ -57,12 +68,18 @@ mod tests {
     }
 
     #[test]
-    fn commands_names_and_ids_are_completed() {
+    #[expect(clippy::disallowed_methods, reason = "a test writes plain files")]
+    fn commands_names_ids_and_paths_are_completed() {
         assert_eq!(completed("/shu"), (0, vec!["/shutdown".to_owned()]));
         assert_eq!(completed("/shutdown al"), (10, vec!["alice".to_owned(), "albert".to_owned()]));
         assert_eq!(completed("/attach "), (8, ["alice", "albert", "lead"].map(str::to_owned).to_vec()));
         assert_eq!(completed("/approve 9"), (9, vec!["971e6f84".to_owned()]));
         assert_eq!(completed("/shutdown alice al").1, Vec::<String>::new());
         assert_eq!(completed("hello al").1, Vec::<String>::new());
+        let scratch = tempfile::tempdir().unwrap();
+        std::fs::write(scratch.path().join("a-file"), "").unwrap();
+        let path = format!("{}/a-f", scratch.path().display());
+        let (start, found) = completed(&format!("see @{path}"));
+        assert_eq!(format!("{}{}", &format!("see @{path}")[..start], found[0]), format!("see @{path}ile"));
     }
 }

@@ -2,4 +2,5 @@
 
 pub(super) mod commands;
 pub(super) mod complete;
+pub(super) mod mention;
 pub(super) mod question;

@@ -12,6 +12,7 @@ use crate::ctl::chat::SCRIPT;
 use crate::ctl::chat::agent::ChatTarget;
 use crate::ctl::chat::prompt::commands::{self, ChatInput};
 use crate::ctl::chat::prompt::complete::{Names, completions};
+use crate::ctl::chat::prompt::mention;
 use crate::ctl::chat::prompt::question::PlanQuestion;
 use crate::ctl::chat::terminal::{Input, Pressed};
 use crate::ctl::commands::interrupt;
@@ -109,7 +110,11 @@ impl Session<'_> {
 
     /// Sends a message. A question about a plan stays.
     pub(super) async fn message(&mut self, text: &str) {
-        if let Err(error) = self.say(text).await {
+        let (text, mentioned) = mention::with_files(text);
+        for file in mentioned {
+            self.context.out.aside(paint(DIM, escape::line(&file)));
+        }
+        if let Err(error) = self.say(&text).await {
             self.context.out.error(&error);
         }
     }
@@ -171,7 +176,8 @@ impl Session<'_> {
         match found.as_slice() {
             [] => {}
             [only] => {
-                line.complete(start, &format!("{only} "));
+                let end = if only.ends_with('/') { "" } else { " " };
+                line.complete(start, &format!("{only}{end}"));
             }
             several => {
                 let common = longest_common_prefix(several).filter(|common| *common != &typed[start..]);

@@ -72,6 +72,21 @@ fn the_output_of_a_check_is_shown_while_it_runs() {
 }
 
 #[test]
+fn the_status_is_shown_again_after_each_change() {
+    let team = Team::started();
+    let watch = Following::start(&team, &["status", "--watch", "-o", "name,status"]);
+    let objects = Following::start(&team, &["--json", "status", "--watch"]);
+    team.spawn("alice", "");
+    watch.until(&team, "NAME   STATUS\nalice  idle\n");
+    team.shutdown("alice", &[], 0);
+    watch.until(&team, "\n\nNAME   STATUS\nalice  shutdown\n");
+    objects.until(&team, r#""status":"shutdown""#);
+    assert!(objects.text().lines().all(|line| serde_json::from_str::<Value>(line).is_ok()));
+    watch.end();
+    objects.end();
+}
+
+#[test]
 fn an_inbox_is_followed_also_when_it_is_truncated() {
     let team = Team::started();
     team.spawn("alice", "");

@@ -44,7 +44,7 @@ fn what_a_team_has_cost_is_shown_and_a_model_without_a_price_has_no_cost() {
     let seen = status();
     let cost = tokens(&seen["usage"]);
     assert_eq!((&seen["cost"], &seen["members"][0]["cost"]), (&json!(cost), &json!(cost)));
-    for command in [&["status"][..], &["status", "alice"]] {
+    for command in [&["status"][..], &["status", "alice"], &["status", "-o", "name,cost"]] {
         let shown = team.teamctl(command).ok().stdout;
         assert!(shown.contains(&format!("${cost:.2}")), "{shown}");
     }

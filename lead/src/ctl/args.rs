@@ -16,8 +16,8 @@ pub(crate) use acting::{
     Wait,
 };
 pub(crate) use looking::{
-    Completions, Diagram, DiagramFormat, Doctor, Events, Inbox, Lint, LintAs, Logs, Range, Requests, Schema,
-    StatusArgs, TranscriptArgs, Web,
+    Column, Completions, Diagram, DiagramFormat, Doctor, Events, Inbox, Lint, LintAs, Logs, Range, Requests,
+    Schema, StatusArgs, TranscriptArgs, Web,
 };
 pub(crate) use tasks::{Branch, Diff, Run, TaskCommand, TaskList, Tasks};
 pub(crate) use value::Mailbox;
@@ -81,7 +81,7 @@ pub(crate) enum Command {
     Shutdown(Shutdown),
     /// Show the teammates and what they are doing
     ///
-    /// Only reads files, so it also works without a daemon.
+    /// Only reads files, so it also works without a daemon. At a terminal, --watch is `top`.
     #[command(visible_alias = "ls", aliases = ["ps", "list"])]
     Status(StatusArgs),
     /// Watch and control the team in a full-screen view

@@ -19,6 +19,34 @@ pub(crate) struct StatusArgs {
     /// Show only running teammates
     #[arg(long, conflicts_with_all = ["name", "waiting"])]
     pub(crate) running: bool,
+    /// Show all columns and full lines, and list ended teammates individually
+    #[arg(long, conflicts_with = "name")]
+    pub(crate) wide: bool,
+    /// Show these columns (comma-separated), and list ended teammates individually
+    #[arg(long, short = 'o', value_name = "COLUMNS", value_delimiter = ',')]
+    #[arg(conflicts_with_all = ["name", "wide"])]
+    pub(crate) columns: Vec<Column>,
+    /// Keep showing: at a terminal as `top` does, in a pipe or with other flags again after each change
+    #[arg(long, conflicts_with = "name")]
+    pub(crate) watch: bool,
+}
+
+/// A column of the table of teammates, in the usual order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Column {
+    Name,
+    Role,
+    Status,
+    Since,
+    Unread,
+    Gate,
+    Pid,
+    Model,
+    Tokens,
+    Cost,
+    Restarts,
+    Task,
+    Doing,
 }
 
 // The records of a file to show. (A doc comment would replace the help of the command.)

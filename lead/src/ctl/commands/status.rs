@@ -12,11 +12,11 @@ use teamd_shared::journal::Team;
 use teamd_shared::member::MemberStatus;
 use teamd_shared::price::Prices;
 use teamd_shared::task::TaskStatus;
-use teamd_shared::team_dir::TeamDir;
+use teamd_shared::team_dir::{TeamDir, TeamPath};
 use teamd_shared::transcript::Usage;
 
 use crate::ctl::args::StatusArgs;
-use crate::ctl::context::Context;
+use crate::ctl::context::{Context, block_on};
 use crate::ctl::grouping::{Group, natural};
 use crate::ctl::money::TeamCost;
 use crate::ctl::output::paint;
@@ -25,14 +25,45 @@ use crate::ctl::render::DIM;
 use crate::ctl::resources::Resources;
 use crate::ctl::table::cut;
 use crate::ctl::view::{Row, rows, sort};
-use crate::ctl::{journal, money, roster, tokens};
+use crate::ctl::wake::Wake;
+use crate::ctl::{journal, money, roster, tokens, top};
 use crate::error::CommandResult;
 use crate::exit_code::ExitCode;
 
 /// Runs the command.
 pub(in crate::ctl) fn run(context: &Context, args: &StatusArgs) -> CommandResult {
+    if args.watch
+        && top::is_possible(context)
+        && *args == (StatusArgs { watch: true, ..StatusArgs::default() })
+    {
+        return top::run(context);
+    }
     let dir = context.dir()?;
+    if args.watch {
+        return block_on(watch(context, args, &dir));
+    }
     show(context, args, &dir, &roster::load(&dir)?)
+}
+
+/// Shows the members again after each change, until the reader is gone.
+async fn watch(context: &Context, args: &StatusArgs, dir: &TeamDir) -> CommandResult {
+    let mut wake = Wake::new(dir, &TeamPath::config(), context.settings.poll);
+    let mut last = None;
+    while !context.out.closed() {
+        let roster = roster::load(dir)?;
+        let now = Some((roster::daemon_pid(&roster), roster));
+        if now != last
+            && let Some((_, roster)) = &now
+        {
+            if last.is_some() && !context.out.is_json() {
+                context.out.text("\n")?;
+            }
+            show(context, args, dir, roster)?;
+            last = now;
+        }
+        wake.changed().await;
+    }
+    Ok(ExitCode::Done)
 }
 
 fn show(context: &Context, args: &StatusArgs, dir: &TeamDir, roster: &Roster) -> CommandResult {
@@ -68,7 +99,7 @@ fn show(context: &Context, args: &StatusArgs, dir: &TeamDir, roster: &Roster) ->
     } else if rows.is_empty() {
         context.out.note(if args.waiting { "no teammate waits for you" } else { "no teammate is running" });
     } else {
-        context.out.text(list(context.out.width(), &rows) + &sum(roster, &prices) + &tasks(&team))?;
+        context.out.text(list(context.out.width(), args, &rows) + &sum(roster, &prices) + &tasks(&team))?;
     }
     if roster::daemon_pid(roster).is_none() {
         context.out.note("the daemon is not running; showing the last recorded state");
@@ -106,9 +137,10 @@ fn is_wanted(args: &StatusArgs, row: &Row<'_>) -> bool {
 }
 
 /// Shows the members as a person reads them on a terminal, or else as other programs do: a member a line.
-fn list(terminal: Option<usize>, rows: &[Row<'_>]) -> String {
+fn list(terminal: Option<usize>, args: &StatusArgs, rows: &[Row<'_>]) -> String {
     match terminal {
-        Some(terminal) => {
+        _ if !args.columns.is_empty() => table::of_columns(rows, &args.columns).render(terminal),
+        Some(terminal) if !args.wide => {
             let ended = rows.partition_point(|row| row.standing.group != Group::Ended);
             let (rows, ended) = rows.split_at(ended);
             let text = if rows.is_empty() {
@@ -118,7 +150,7 @@ fn list(terminal: Option<usize>, rows: &[Row<'_>]) -> String {
             };
             text + &fold(ended, terminal)
         }
-        None => table::wide(rows).render(None),
+        _ => table::wide(rows).render(None),
     }
 }
 

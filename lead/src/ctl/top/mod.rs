@@ -55,8 +55,9 @@ pub(super) fn is_possible(context: &Context) -> bool {
 pub(super) fn run(context: &Context) -> CommandResult {
     if !is_possible(context) {
         let message = "`top` needs a terminal for stdin and stdout";
-        return Err(CommandError::new(ExitCode::Usage, message)
-            .hint("in a pipe `teamctl status` shows the teammates, `teamctl events --follow` each event"));
+        return Err(CommandError::new(ExitCode::Usage, message).hint(
+            "in a pipe `teamctl status --watch` shows the teammates after each change, `teamctl events --follow` each event",
+        ));
     }
     let dir = context.dir()?;
     block_on(watch(context, &dir))

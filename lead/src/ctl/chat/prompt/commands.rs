@@ -9,7 +9,7 @@ use teamd_shared::request::Kind;
 use teamd_shared::suggest;
 
 use crate::ctl::args::{Cli, Command};
-use crate::ctl::commands::{answer, events, inbox, interrupt, plans, shutdown, stats, status, task};
+use crate::ctl::commands::{answer, events, inbox, interrupt, plans, shutdown, status, task};
 use crate::ctl::context::{Context, explain};
 use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
@@ -33,7 +33,7 @@ const COMMANDS: [Slash; 18] = [
     slash("/inbox", "[NAME]", "inbox", "the last messages of an inbox"),
     slash("/events", "", "events", "what happened in the team last"),
     slash("/tasks", "[TASK]", "task", "the tasks that are not finished, or one task in full"),
-    slash("/cost", "", "stats", "the tokens of each teammate, and what they cost"),
+    slash("/cost", "", "status", "the tokens of each teammate, and what they cost"),
     slash("/plans", "[ID]", "plans", "the plans that wait, or one plan in full"),
     slash("/reviews", "[ID]", "reviews", "the work that waits for a review, or one in full"),
     slash(
@@ -135,6 +135,7 @@ impl Slash {
                 Err(format!("{word} takes {}", self.takes))
             }
             word if !rest.is_empty() && self.takes.is_empty() => Err(format!("{word} takes no arguments")),
+            "/cost" => call(&[self.calls, "--columns=name,model,tokens,cost"]),
             "/clear" => Ok(ChatInput::Clear),
             "/model" => Ok(ChatInput::Model((!rest.is_empty()).then(|| rest.to_owned()))),
             "/attach" => Name::of_inbox(rest).map(ChatInput::Attach).map_err(|error| error.to_string()),
@@ -174,7 +175,6 @@ pub(in crate::ctl::chat) fn run(
 ) -> CommandResult {
     let (verdict, approve) = match command {
         Command::Status(args) => return status::run(context, &args),
-        Command::Stats => return stats::run(context),
         Command::Events(args) => return events::run(context, &args),
         Command::Inbox(args) => return inbox::run(context, &args),
         Command::Plans(args) => return plans::run(context, &args, Kind::PlanApproval),
@@ -301,7 +301,7 @@ mod tests {
         assert!(matches!(parsed("/attach alice"), ChatInput::Attach(name) if name.as_str() == "alice"));
         assert!(matches!(parsed("/model"), ChatInput::Model(None)));
         assert!(matches!(parsed("/model openai:x"), ChatInput::Model(Some(model)) if model == "openai:x"));
-        assert!(matches!(called("/cost"), Command::Stats));
+        assert!(matches!(called("/cost"), Command::Status(args) if args.columns.len() == 4));
         assert!(matches!(parsed("/quit"), ChatInput::Quit));
     }
 

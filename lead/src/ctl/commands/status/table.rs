@@ -1,9 +1,11 @@
 //! The members as a table that fits the terminal.
 
+use clap::ValueEnum;
 use teamd_shared::member::{Gate, SandboxMode};
 use teamd_shared::price::Dollars;
 
 use super::{Row, pid};
+use crate::ctl::args::Column;
 use crate::ctl::grouping::Group;
 use crate::ctl::render::{BAD, BOLD, DIM};
 use crate::ctl::table::{Cell, Table, cut, room};
@@ -21,41 +23,6 @@ const LEAST: usize = 16;
 /// How much of what a member does can be seen on any terminal, in characters.
 const SEEN: usize = 2_000;
 
-/// The columns, in their order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Column {
-    Name,
-    Role,
-    Status,
-    Since,
-    Unread,
-    Gate,
-    Pid,
-    Model,
-    Tokens,
-    Cost,
-    Restarts,
-    Task,
-    Doing,
-}
-
-/// All of them, with their headings.
-const COLUMNS: [(Column, &str); 13] = [
-    (Column::Name, "NAME"),
-    (Column::Role, "ROLE"),
-    (Column::Status, "STATUS"),
-    (Column::Since, "SINCE"),
-    (Column::Unread, "UNREAD"),
-    (Column::Gate, "GATE"),
-    (Column::Pid, "PID"),
-    (Column::Model, "MODEL"),
-    (Column::Tokens, "TOKENS"),
-    (Column::Cost, "COST"),
-    (Column::Restarts, "RESTARTS"),
-    (Column::Task, "TASK"),
-    (Column::Doing, "DOING"),
-];
-
 /// In which order columns are left out where there is no room.
 const LEFT_OUT: [Column; 8] = [
     Column::Tokens,
@@ -68,9 +35,15 @@ const LEFT_OUT: [Column; 8] = [
     Column::Since,
 ];
 
+/// Lays out these columns of the members, in this order.
+pub(super) fn of_columns(rows: &[Row<'_>], columns: &[Column]) -> Table {
+    let all = table(rows, false);
+    all.only(&indices(columns))
+}
+
 /// Lays out all columns that have something to show, without a limit.
 pub(super) fn wide(rows: &[Row<'_>]) -> Table {
-    table(rows, false).only(&indices(&telling(rows)))
+    of_columns(rows, &telling(rows))
 }
 
 /// Lays out the members, if `has_unread` with their unread messages, below the headings of their groups, so that a line has room for what they do.
@@ -110,11 +83,14 @@ fn telling(rows: &[Row<'_>]) -> Vec<Column> {
         Column::Task => tasks,
         _ => true,
     };
-    COLUMNS.map(|(column, _)| column).into_iter().filter(tells).collect()
+    Column::value_variants().iter().copied().filter(tells).collect()
 }
 
 fn table(rows: &[Row<'_>], headings: bool) -> Table {
-    let mut table = Table::new(&COLUMNS.map(|(_, heading)| heading));
+    let mut table = Table::new(&[
+        "NAME", "ROLE", "STATUS", "SINCE", "UNREAD", "GATE", "PID", "MODEL", "TOKENS", "COST", "RESTARTS",
+        "TASK", "DOING",
+    ]);
     let mut last = None;
     for row in rows {
         let group = row.standing.group;
@@ -122,7 +98,7 @@ fn table(rows: &[Row<'_>], headings: bool) -> Table {
             table.row(vec![heading(rows, group)]);
             last = Some(group);
         }
-        table.row(COLUMNS.map(|(column, _)| row.cell(column, headings)).to_vec());
+        table.row(Column::value_variants().iter().map(|&column| row.cell(column, headings)).collect());
     }
     table
 }

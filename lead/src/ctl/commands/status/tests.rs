@@ -7,7 +7,6 @@ use clap::Parser;
 use teamd_shared::clock::wall;
 use teamd_shared::name::Name;
 use teamd_shared::team_dir::TeamDir;
-use teamd_shared::team_dir::TeamPath;
 
 fn status(dir: &TeamDir, name: Option<&str>, json: bool) -> (CommandResult, Captured, Captured) {
     let (context, stdout, stderr) = context(dir, json);
@@ -214,7 +213,7 @@ fn at_width(members: &[RosterMember], terminal: usize) -> String {
         row.standing = Standing::of(row.member, Facts::default(), wall());
     }
     sort(&mut rows);
-    let shown = list(Some(terminal), &rows);
+    let shown = list(Some(terminal), &StatusArgs::default(), &rows);
     anstream::adapter::strip_str(&shown).to_string()
 }
 
@@ -236,7 +235,7 @@ fn the_list_fits_every_width_and_tells_the_reason_of_trouble() {
 }
 
 #[test]
-fn members_can_be_left_out() {
+fn columns_can_be_chosen_and_members_left_out() {
     let members = json!(mixed());
     let (_scratch, dir) = team(&members);
     let shown = |line: &[&str]| {
@@ -246,14 +245,20 @@ fn members_can_be_left_out() {
         run(&context, &args).unwrap();
         (stdout.text(), stderr.text())
     };
-    let (text, _) = shown(&["--running"]);
-    assert!(text.contains("\njun ") && !text.contains("gus"), "{text}");
-    let (text, _) = shown(&["--waiting"]);
-    assert!(text.contains("\nana ") && !text.contains("\njun "), "{text}");
+    let (text, _) = shown(&["--running", "-o", "status,name"]);
+    assert!(text.starts_with("STATUS"), "{text}");
+    assert!(text.lines().any(|line| line.split_whitespace().eq(["failed", "jun"])), "{text}");
+    assert!(!text.contains("gus"), "{text}");
+    let (text, _) = shown(&["--waiting", "-o", "name"]);
+    assert!(text.starts_with("NAME\nana\n"), "{text}");
     let (text, _) = shown(&[]);
     let names: Vec<&str> = text.lines().skip(1).filter_map(|line| line.split_whitespace().next()).collect();
     assert_eq!(
         &names[..8],
         ["ana", "evil", "gus", "ida", "implementer-of-feature-number-01", "jun", "w2", "w10"]
     );
+    for wrong in [["-o", "colour"], ["alice", "--wide"]] {
+        let line = [&["teamctl", "status"], &wrong[..]].concat();
+        assert!(crate::ctl::args::Cli::try_parse_from(line).is_err(), "{wrong:?}");
+    }
 }

@@ -4,6 +4,7 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use crate::support::look::HELD;
+use crate::support::terminal::Terminal;
 use crate::support::{Team, signal};
 
 /// What a teammate tries that a closed gate does not let through.
@@ -378,4 +379,23 @@ fn pending_plans_are_listed_with_their_text() {
     assert!(whole.contains("2. Rebuild"), "{whole}");
     team.teamctl(["approve", &id]).ok();
     assert_eq!(team.json(["plans"]), json!([]));
+}
+
+#[test]
+fn at_a_terminal_the_name_of_a_teammate_shows_its_plan_and_asks() {
+    let team = Team::started();
+    team.teamctl(["spawn", "alice", "--plan", "--prompt", "/plan_approval Drop the cache"]).ok();
+    let id = team.until_planned("alice");
+    // A script must say which plan it means.
+    let refused = team.teamctl(["approve", "alice"]).exits(2);
+    assert!(refused.stderr.contains(&id), "{refused:?}");
+    for (answer, code, status) in [("", 1, "pending"), ("y", 0, "approved")] {
+        let mut terminal = Terminal::teamctl(&team, &["approve", "alice"]);
+        terminal.until(&format!("Approve the plan {id} of alice? [y/N]"));
+        assert!(terminal.shown().contains("    Drop the cache"), "{}", terminal.shown());
+        terminal.line(answer);
+        assert_eq!(terminal.finish(), Some(code), "{answer:?}");
+        assert_eq!(team.request(&id)["status"], status);
+    }
+    team.teamctl(["approve", "alice"]).exits(4);
 }

@@ -194,7 +194,7 @@ pub(crate) struct Attach {
 
 #[derive(Debug, Args)]
 pub(crate) struct VerdictArgs {
-    /// Id of the plan or work, or its first 4 or more characters
+    /// Id of the plan or work, or its first 4 or more characters; at a terminal also the teammate's name
     #[arg(add = plans())]
     pub(crate) id: String,
     /// Feedback for the teammate, or - to read it from stdin

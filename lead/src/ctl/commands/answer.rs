@@ -3,16 +3,18 @@
 use serde_json::json;
 use teamd_shared::control::{Command, Done};
 use teamd_shared::id::RequestId;
+use teamd_shared::name::Name;
 use teamd_shared::request::{Kind, Request, Status};
 use teamd_shared::team_dir::TeamDir;
 
 use crate::client::{Client, unexpected};
 use crate::ctl::context::{Context, block_on};
-use crate::ctl::{requests, text};
+use crate::ctl::render::count;
+use crate::ctl::{escape, requests, roster, text};
 use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
 
-/// How much of an id an answer needs: a single character opens no gate.
+/// How much of an id an answer needs: one character, or a name that was meant for another command, opens no gate.
 const SHORTEST: usize = 4;
 /// What can be answered.
 const JUDGED: [Kind; 2] = [Kind::PlanApproval, Kind::Review];
@@ -20,19 +22,65 @@ const JUDGED: [Kind; 2] = [Kind::PlanApproval, Kind::Review];
 /// Runs the command.
 pub(in crate::ctl) fn run(context: &Context, id: &str, approve: bool, feedback: &str) -> CommandResult {
     let feedback = text::given(feedback)?;
-    give(context, id, approve, feedback)?.print(context)?;
+    let asked = match meant(&context.dir()?, id)? {
+        Meant::This(asked) => asked,
+        Meant::OnlyOneOf(asked) if context.out.can_ask() => match confirm(context, &asked, approve)? {
+            true => asked,
+            false => return Ok(ExitCode::Failed),
+        },
+        Meant::OnlyOneOf(asked) => return Err(name_the_id(&asked, approve)),
+    };
+    give(context, asked.request_id.as_str(), approve, feedback)?.print(context)?;
     Ok(ExitCode::Done)
 }
 
-/// Finds what is to be answered by its id, or by at least [`SHORTEST`] characters of its beginning.
-fn meant(dir: &TeamDir, word: &str) -> Result<Request, CommandError> {
-    let asked = requests::find(dir, word, &JUDGED)?;
-    if asked.request_id.as_str() != word && word.len() < SHORTEST {
+/// What a person means who names an id, or a teammate.
+enum Meant {
+    /// The plan or review with this id.
+    This(Request),
+    /// The one pending plan or review of this teammate: which that is a person must see before it is answered.
+    OnlyOneOf(Request),
+}
+
+/// Finds what is to be answered by its id, by at least [`SHORTEST`] characters of the beginning, or by the teammate that waits
+/// for nothing else.
+fn meant(dir: &TeamDir, word: &str) -> Result<Meant, CommandError> {
+    let by_id = requests::find(dir, word, &JUDGED);
+    let is_whole = by_id.as_ref().is_ok_and(|asked| asked.request_id.as_str() == word);
+    let name = Name::of_inbox(word).ok().filter(|_| !is_whole);
+    if let Some(name) = name.filter(|name| roster::load(dir).is_ok_and(|it| it.member(name).is_some())) {
+        let is_its = |it: &Request| it.kind.is_judged() && it.is_pending() && it.from == name.as_str();
+        let its = requests::recent(dir)?.into_iter().find(is_its);
+        return its.map(Meant::OnlyOneOf).ok_or_else(|| {
+            CommandError::new(ExitCode::NotFound, format!("no plan or review of {name} waits for an answer"))
+                .hint("`teamctl plans` and `teamctl reviews` show what is pending")
+        });
+    }
+    let asked = by_id?;
+    if !is_whole && word.len() < SHORTEST {
         let message = format!("{word:?} is too short for an answer: give {SHORTEST} characters of the id");
         return Err(CommandError::new(ExitCode::Usage, message)
             .hint("`teamctl plans` and `teamctl reviews` show the ids"));
     }
-    Ok(asked)
+    Ok(Meant::This(asked))
+}
+
+/// Shows what is asked, and asks whether it is to be answered so.
+fn confirm(context: &Context, asked: &Request, approve: bool) -> Result<bool, CommandError> {
+    let text = asked.payload.text();
+    let (id, from, noun) = (&asked.request_id, &asked.from, asked.kind.noun());
+    let lines = count(text.lines().count(), "line");
+    context.out.aside(format_args!("{id}  {noun} of {from}, {lines}:"));
+    text.lines().for_each(|line| context.out.aside(format_args!("    {}", escape::line(line))));
+    let verb = if approve { "Approve" } else { "Reject" };
+    context.out.ask(&format!("{verb} the {noun} {id} of {from}?"))
+}
+
+fn name_the_id(asked: &Request, approve: bool) -> CommandError {
+    let (verb, id, noun) = (if approve { "approve" } else { "reject" }, &asked.request_id, asked.kind.noun());
+    let message = format!("{} is a teammate, not the id of a {noun}", asked.from);
+    CommandError::new(ExitCode::Usage, message)
+        .hint(format!("`teamctl {noun}s {id}` shows its {noun}, `teamctl {verb} {id}` answers it"))
 }
 
 /// An answer that the daemon has recorded.
@@ -54,7 +102,10 @@ pub(in crate::ctl) fn give(
     feedback: String,
 ) -> Result<Answered, CommandError> {
     let dir = context.dir()?;
-    let asked = meant(&dir, id)?;
+    let asked = match meant(&dir, id)? {
+        Meant::This(asked) => asked,
+        Meant::OnlyOneOf(asked) => return Err(name_the_id(&asked, approve)),
+    };
     let (request_id, from, kind) = (asked.request_id.clone(), asked.from.clone(), asked.kind);
     let wanted = if approve { Status::Approved } else { Status::Rejected };
     let repeated = match block_on(record(&dir, &request_id, approve, feedback)) {

@@ -228,11 +228,14 @@ fn a_long_plan_is_asked_by_its_name_and_length_and_can_be_viewed() {
 }
 
 #[test]
-fn a_person_completes_mentions_and_turns_to_another_agent() {
+fn a_person_completes_mentions_runs_and_turns_to_another_agent() {
     let team = Team::started();
     team.spawn("alice", "");
     let mut terminal = Terminal::teamctl_at(&team, &["chat"], (80, 24));
     terminal.until_row("lead>");
+    terminal.line("!echo from the shell; cat no-such-file-anywhere");
+    terminal.until_screen("the output", |screen| screen.contains("\nfrom the shell\n"));
+    terminal.until_screen("how it ended", |screen| screen.contains("exit status: 1\nlead>"));
     let file = team.root().parent().unwrap().join("noted-by-a-person");
     File::create(&file).unwrap().write_all(b"the content of the file\n").unwrap();
     let begin = file.display().to_string().replace("noted-by-a-person", "noted-b");

@@ -69,7 +69,7 @@ fn inputs(said: &str, agent: &Name) -> Result<Vec<ChatInput>, CommandError> {
 fn checked(input: ChatInput) -> Result<ChatInput, CommandError> {
     match input {
         ChatInput::Wrong(error) => Err(error),
-        ChatInput::Attach(_) | ChatInput::Model(_) | ChatInput::Clear => {
+        ChatInput::Shell(_) | ChatInput::Attach(_) | ChatInput::Model(_) | ChatInput::Clear => {
             Err(CommandError::new(ExitCode::Usage, "this command needs a terminal"))
         }
         input => Ok(input),

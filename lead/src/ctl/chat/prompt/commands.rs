@@ -59,6 +59,7 @@ const ASIDE: &str = "                            ";
 
 /// How the keys of the prompt work.
 const KEYS: &str = "  @PATH                     a file that goes with the message
+  !COMMAND                  run a command of yours; no agent sees it
   //TEXT                    send /TEXT: a text that begins with a slash
 Esc or Ctrl-C interrupts the turn and keeps what you type.
 Up and Ctrl-R find earlier lines, Tab completes names, ids and paths.
@@ -80,6 +81,8 @@ pub(in crate::ctl::chat) enum ChatInput {
     Clear,
     /// Turns to another agent.
     Attach(Name),
+    /// Runs a command of the person.
+    Shell(String),
     /// Lists the commands.
     Help,
     /// Leaves.
@@ -104,6 +107,12 @@ impl ChatInput {
 /// Reads a line, or several that were typed or pasted as one. A command without a name means `agent`.
 pub(in crate::ctl::chat) fn parse(text: &str, agent: &Name) -> ChatInput {
     let text = text.trim_end();
+    if let Some(command) = text.strip_prefix('!') {
+        return match command.trim() {
+            "" => ChatInput::Nothing,
+            command => ChatInput::Shell(command.to_owned()),
+        };
+    }
     match text.strip_prefix('/') {
         None if text.is_empty() => ChatInput::Nothing,
         None => ChatInput::Say(text.to_owned()),
@@ -301,6 +310,7 @@ mod tests {
         assert!(matches!(parsed("/attach alice"), ChatInput::Attach(name) if name.as_str() == "alice"));
         assert!(matches!(parsed("/model"), ChatInput::Model(None)));
         assert!(matches!(parsed("/model openai:x"), ChatInput::Model(Some(model)) if model == "openai:x"));
+        assert!(matches!(parsed("! ls -l"), ChatInput::Shell(command) if command == "ls -l"));
         assert!(matches!(called("/cost"), Command::Status(args) if args.columns.len() == 4));
         assert!(matches!(parsed("/quit"), ChatInput::Quit));
     }

@@ -36,6 +36,9 @@ pub(in crate::ctl::chat) fn completions(typed: &str, names: impl FnOnce() -> Nam
     if let Some(path) = word.strip_prefix('@') {
         return paths(path, start + 1);
     }
+    if let Some(command) = typed.strip_prefix('!') {
+        return paths(command.rsplit(char::is_whitespace).next().unwrap_or_default(), start.max(1));
+    }
     let words: Vec<&str> = typed[..start].split_whitespace().collect();
     let found = match words.as_slice() {
         [command] => match commands::takes(command) {
@@ -79,7 +82,12 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         std::fs::write(scratch.path().join("a-file"), "").unwrap();
         let path = format!("{}/a-f", scratch.path().display());
-        let (start, found) = completed(&format!("see @{path}"));
-        assert_eq!(format!("{}{}", &format!("see @{path}")[..start], found[0]), format!("see @{path}ile"));
+        for before in ["see @", "!cat "] {
+            let (start, found) = completed(&format!("{before}{path}"));
+            assert_eq!(
+                format!("{}{}", &format!("{before}{path}")[..start], found[0]),
+                format!("{before}{path}ile")
+            );
+        }
     }
 }

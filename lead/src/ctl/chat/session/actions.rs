@@ -1,5 +1,6 @@
-//! What a chat does besides sending messages: commands, and another model.
+//! What a chat does besides sending messages: commands, another model, programs of the person.
 
+use std::process::{Command as Program, Stdio};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -10,11 +11,15 @@ use crate::ctl::chat::agent::ChatTarget;
 use crate::ctl::chat::prompt::commands;
 use crate::ctl::context::{Context, block_on};
 use crate::ctl::escape;
+use crate::ctl::output::{lines, paint};
+use crate::ctl::render::BAD;
 use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
 
 /// How long the prompt waits for the output of a command. A shutdown may take longer: its output is shown above the prompt.
 const COMMAND: Duration = Duration::from_secs(1);
+/// The exit code of a shell for a program that is not there.
+const NOT_FOUND: i32 = 127;
 
 impl Session<'_> {
     /// Carries a command out. One that answers the plan of the question ends the question.
@@ -97,5 +102,55 @@ impl Session<'_> {
             Ok(ExitCode::Done)
         })
         .await;
+    }
+
+    /// Runs a command of the person, who has the terminal meanwhile. Its output goes to nothing else.
+    pub(super) async fn shell(&mut self, command: String) {
+        let mut program = Program::new("sh");
+        program.args(["-c", &command]);
+        let line = match self.hand_over(move || program.status()).await {
+            Some(Ok(status)) if status.success() => return,
+            Some(Ok(status)) => status.to_string(),
+            Some(Err(error)) => format!("cannot run sh: {error}"),
+            None => return,
+        };
+        self.context.out.aside(paint(BAD, escape::line(&line)));
+    }
+
+    /// Shows a long text in the person's pager; without one all of it is printed.
+    pub(super) async fn page(&mut self, text: String) {
+        let mut program = Program::new("sh");
+        program.args(["-c", "exec ${PAGER:-less}"]).stdin(Stdio::piped()).stderr(Stdio::null());
+        let shown = escape::text(&text).into_owned() + "\n";
+        let indented = shown.lines().map(|line| format!("    {line}\n")).collect();
+        let run = move || -> std::io::Result<Option<i32>> {
+            let mut child = program.spawn()?;
+            if let Some(mut stdin) = child.stdin.take() {
+                // A pager may be left before it has read everything.
+                drop(std::io::Write::write_all(&mut stdin, shown.as_bytes()));
+            }
+            Ok(child.wait()?.code())
+        };
+        let is_shown = matches!(self.hand_over(run).await, Some(Ok(Some(code))) if code != NOT_FOUND);
+        if !is_shown {
+            self.console.screen.print(lines(indented));
+        }
+    }
+
+    /// Leaves the terminal to a program until it ends.
+    async fn hand_over<T: Send + 'static>(&mut self, run: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+        self.console.screen.suspend();
+        self.console.keyboard.leave();
+        let (done, mut is_done) = oneshot::channel();
+        std::thread::spawn(move || done.send(run()).ok());
+        let ended = loop {
+            tokio::select! {
+                ended = &mut is_done => break ended.ok(),
+                // Ctrl-C is for the program.
+                _ = self.console.signals[0].recv() => {}
+            }
+        };
+        self.resumed();
+        ended
     }
 }

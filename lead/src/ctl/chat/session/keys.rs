@@ -94,6 +94,7 @@ impl Session<'_> {
             ChatInput::Call(command) => self.call(*command).await,
             ChatInput::Model(model) => self.model(model).await,
             ChatInput::Clear => self.restart(None, true).await,
+            ChatInput::Shell(command) => self.shell(command).await,
             ChatInput::Wrong(error) | ChatInput::Unknown(_, error) => self.context.out.error(&error),
             _ if current.is_some() && begun == current => self.reply(line).await,
             ChatInput::Nothing => {}

@@ -56,7 +56,7 @@ impl Session<'_> {
         let called = calls.find_map(|it| Some((self.follower.pending(&it.request_id)?, Some(it.clone()))));
         let (plan, proposal) = called.or_else(|| Some((self.unanswered()?, None)))?;
         let question = PlanQuestion::new(plan, proposal);
-        self.print(plan, SHOWN, question.proposal.as_ref());
+        self.show_whole(plan, question.proposal.as_ref());
         self.asked.extend(question.proposal.iter().map(|proposal| proposal.call.clone()));
         Some(question)
     }
@@ -77,12 +77,12 @@ impl Session<'_> {
         self.target.is_lead() || plan.from == self.target.name.as_str()
     }
 
-    /// Shows so many lines of a plan, indented: no line of it looks like one of ours.
-    fn print(&self, plan: &Request, most: usize, proposal: Option<&Proposal>) {
+    /// Shows the beginning of a plan, indented: no line of it looks like one of ours.
+    fn show_whole(&self, plan: &Request, proposal: Option<&Proposal>) {
         let (text, noun) = (text(plan), plan.kind.noun());
         let heading = format!("the {noun} {} of {}:", plan.request_id, plan.from);
         let lines: Vec<&str> = text.lines().collect();
-        let (shown, more) = lines.split_at(lines.len().min(most));
+        let (shown, more) = lines.split_at(lines.len().min(SHOWN));
         let (heading, shown) = (paint(BOLD, escape::line(&heading)), shown.join("\n"));
         let more = match more.len() {
             0 => String::new(),
@@ -126,9 +126,8 @@ impl Session<'_> {
             }
             PlanReply::Why => {}
             PlanReply::View => {
-                if let Some(plan) = self.follower.pending(&question.request_id) {
-                    self.print(plan, usize::MAX, None);
-                }
+                let plan = self.follower.pending(&question.request_id).map(text);
+                self.page(plan.unwrap_or_default()).await;
             }
             PlanReply::Later => self.put_off(),
             PlanReply::Message if line.trim().is_empty() => {}

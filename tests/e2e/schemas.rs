@@ -196,7 +196,9 @@ fn the_schemas_take_what_each_command_prints_for_programs() {
     valid(&team, "transcript-output", &team.json(["transcript", "carol"]), &[]);
     valid(&team, "events", &team.json(["events"]), &[]);
     valid(&team, "logs", &team.json(["log", "teamd"]), &[]);
-    assert!(!validator(&team, "logs").is_valid(&json!([{"text": "no line"}])));
+    let logs = team.json(["logs", "--last", "1"]);
+    valid(&team, "logs", &logs, &[]);
+    assert!(!validator(&team, "logs").is_valid(&json!([{"line": "of whom?"}])));
     let remark = team.teamctl_with(["--json", "lint", "-"], "no message\n").exits(1).json();
     valid(&team, "lint", &remark, &["file", "line", "column", "severity", "what", "reader"]);
     let doctor = team.teamctl(["--json", "doctor"]);

@@ -105,7 +105,7 @@ pub(crate) enum Command {
     Inbox(Inbox),
     /// Show a teammate's conversation with its model
     Transcript(TranscriptArgs),
-    /// Show the log of a teammate or of the daemon (`teamd`)
+    /// Show the logs of teammates and of the daemon (`teamd`), merged by time
     #[command(visible_alias = "log")]
     Logs(Logs),
     /// Show the daemon's decisions from the journal

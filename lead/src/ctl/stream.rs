@@ -16,8 +16,6 @@ pub(super) struct Stream {
     pub(super) at: TeamPath,
     /// A record for people.
     pub(super) human: fn(&[u8]) -> String,
-    /// A record for programs.
-    pub(super) json: fn(&[u8]) -> Value,
     /// Shows only records since then, in seconds since 1970.
     pub(super) since: Option<f64>,
 }
@@ -65,9 +63,9 @@ impl Stream {
             if !out.is_json() {
                 out.wrapped(&lines.iter().map(|line| (self.human)(line) + "\n").collect::<String>())?;
             } else if range.follow {
-                lines.iter().try_for_each(|line| out.json(&(self.json)(line)))?;
+                lines.iter().try_for_each(|line| out.json(&as_it_stands(line)))?;
             } else {
-                records.extend(lines.iter().map(|line| (self.json)(line)));
+                records.extend(lines.iter().map(|line| as_it_stands(line)));
             }
             match &mut wake {
                 Some(wake) if end => wake.changed().await,

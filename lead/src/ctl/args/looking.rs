@@ -98,10 +98,10 @@ pub(crate) struct TranscriptArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct Logs {
-    /// Teammate, or `teamd` for the daemon
-    #[arg(value_parser = log_name, add = names())]
-    pub(crate) name: String,
-    /// The lines.
+    /// Teammates, or `teamd` for the daemon [default: all]
+    #[arg(value_name = "NAME", value_parser = log_name, add = names())]
+    pub(crate) names: Vec<String>,
+    /// The lines of each.
     #[command(flatten)]
     pub(crate) range: Range,
 }
@@ -150,7 +150,8 @@ pub(crate) struct Requests {
 pub(crate) struct Doctor {
     /// Repair what can be repaired without deleting data, and list every change
     ///
-    /// While a daemon runs, its own files are left alone. Without a daemon, this also cleans up after dead processes.
+    /// While a daemon runs, its own files are left alone. Without a daemon, this also repairs a torn end of the journal and
+    /// the roster, and cleans up after dead processes.
     #[arg(long)]
     pub(crate) fix: bool,
     /// Also show what is in order, and how each promise of the sandbox is enforced

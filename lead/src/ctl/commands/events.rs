@@ -5,11 +5,11 @@ use teamd_shared::team_dir::TeamPath;
 use crate::ctl::args::Events;
 use crate::ctl::context::Context;
 use crate::ctl::render::event::event;
-use crate::ctl::stream::{Stream, as_it_stands};
+use crate::ctl::stream::Stream;
 use crate::error::CommandResult;
 
 /// Runs the command.
 pub(in crate::ctl) fn run(context: &Context, args: &Events) -> CommandResult {
-    let stream = Stream { at: TeamPath::journal(), human: event, json: as_it_stands, since: args.since };
+    let stream = Stream { at: TeamPath::journal(), human: event, since: args.since };
     stream.show(context, &context.dir()?, &args.range, None)
 }

@@ -8,7 +8,7 @@ use crate::ctl::args::{Inbox, Range};
 use crate::ctl::context::Context;
 use crate::ctl::render::message::{brief, message};
 use crate::ctl::roster;
-use crate::ctl::stream::{Stream, as_it_stands};
+use crate::ctl::stream::Stream;
 use crate::error::CommandResult;
 
 /// Runs the command.
@@ -23,5 +23,5 @@ pub(in crate::ctl) fn run(context: &Context, args: &Inbox) -> CommandResult {
     let range = Range { last: Some(args.last), follow: args.follow };
     // At a terminal a long plan would push the other messages off the screen.
     let human = if context.out.width().is_some() { brief } else { message };
-    Stream { at, human, json: as_it_stands, since: None }.show(context, &dir, &range, missing)
+    Stream { at, human, since: None }.show(context, &dir, &range, missing)
 }

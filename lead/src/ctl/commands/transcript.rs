@@ -6,7 +6,7 @@ use crate::ctl::args::TranscriptArgs;
 use crate::ctl::context::Context;
 use crate::ctl::render::entry::entry;
 use crate::ctl::roster;
-use crate::ctl::stream::{Stream, as_it_stands};
+use crate::ctl::stream::Stream;
 use crate::error::CommandResult;
 
 /// Runs the command.
@@ -15,5 +15,5 @@ pub(in crate::ctl) fn run(context: &Context, args: &TranscriptArgs) -> CommandRe
     let at = TeamPath::transcript(&args.name);
     // A teammate that has not said anything yet has no transcript, and that is no error.
     let missing = roster::find(&roster::load(&dir)?, &args.name).err();
-    Stream { at, human: entry, json: as_it_stands, since: None }.show(context, &dir, &args.range, missing)
+    Stream { at, human: entry, since: None }.show(context, &dir, &args.range, missing)
 }

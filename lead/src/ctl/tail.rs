@@ -107,6 +107,18 @@ impl<'d> Tail<'d> {
         }
     }
 
+    /// Reads what follows the last whole line, such as a line that is being written.
+    ///
+    /// # Errors
+    /// [`DirError`] if the system refuses.
+    pub(super) fn rest(&self) -> Result<Vec<u8>, DirError> {
+        let Some(open) = &self.open else { return Ok(Vec::new()) };
+        let mut bytes = vec![0; LONGEST];
+        let read = open.file.read_at(&mut bytes, open.offset);
+        bytes.truncate(read.map_err(|source| unreadable(self.dir, &self.at, source))?);
+        Ok(bytes)
+    }
+
     /// Reads all further whole lines that there are now.
     ///
     /// # Errors

@@ -150,8 +150,7 @@ pub(crate) struct Requests {
 pub(crate) struct Doctor {
     /// Repair what can be repaired without deleting data, and list every change
     ///
-    /// While a daemon runs, its own files are left alone. Without a daemon, this also repairs a torn end of the journal and
-    /// the roster, and cleans up after dead processes.
+    /// While a daemon runs, its own files are left alone. Without a daemon, this also cleans up after dead processes.
     #[arg(long)]
     pub(crate) fix: bool,
     /// Also show what is in order, and how each promise of the sandbox is enforced

@@ -45,7 +45,11 @@ impl Stage {
         let mut command = if traced { self.traced(program, args) } else { self.team.command(program, args) };
         if program == env!("CARGO_BIN_EXE_teamctl") {
             // What a teammate is started with, and no daemon has for its own.
-            command.env(ENVIRONMENT.0, ENVIRONMENT.1).env("ANTHROPIC_API_KEY", "sk-of-a-stub");
+            command.env(ENVIRONMENT.0, ENVIRONMENT.1);
+        }
+        // Only for her agent: a teammate without one that has a key would ask its service.
+        if args.contains(&"alice") && self.team.made("stub.py") {
+            command.env("ANTHROPIC_API_KEY", "sk-of-a-stub");
         }
         let before = self.incarnation(args.get(1).copied().unwrap_or_default());
         self.runs += 1;

@@ -15,6 +15,7 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use crate::id::RequestId;
+use crate::request::permission_text;
 
 pub use audience::{ASKED_BY, Relevance};
 pub use read::{ParseError, is_nested_within};
@@ -124,6 +125,17 @@ pub enum Body {
         request_id: RequestId,
         /// The task; none in a message of another writer that does not say it.
         task_id: Option<u32>,
+    },
+    /// An agent asks whether it may use one of its own tools.
+    PermissionRequest {
+        /// The request.
+        request_id: RequestId,
+        /// The tool.
+        tool: String,
+        /// What it is given.
+        input: Value,
+        /// The incarnation that asks.
+        incarnation: Option<u32>,
     },
     /// A teammate has ended a piece of work.
     IdleNotification {
@@ -236,6 +248,7 @@ impl Body {
             Self::PlanApprovalRequest { .. } => "plan_approval_request",
             Self::PlanApprovalResponse { .. } => "plan_approval_response",
             Self::ReviewRequest { .. } => "review_request",
+            Self::PermissionRequest { .. } => "permission_request",
             Self::IdleNotification { .. } => "idle_notification",
             Self::TeammateTerminated { .. } => "teammate_terminated",
             Self::TaskAssignment { .. } => "task_assignment",
@@ -257,6 +270,7 @@ impl Body {
             Self::ShutdownRequest { reason, .. } | Self::ShutdownResponse { reason, .. } => reason.clone(),
             Self::PlanApprovalRequest { plan, .. } => plan.clone(),
             Self::PlanApprovalResponse { feedback, .. } => feedback.clone(),
+            Self::PermissionRequest { tool, input, .. } => permission_text(tool, input),
             Self::IdleNotification { summary, .. } => summary.clone(),
             Self::TeammateTerminated { name, .. } => format!("{name} has ended"),
             Self::TaskAssignment { subject, .. } => subject.clone(),

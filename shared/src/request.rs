@@ -14,10 +14,11 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use uuid::Uuid;
 
 use crate::id::RequestId;
-use crate::member::ApproveBy;
+use crate::member::{ApproveBy, Permissions};
 use crate::message::AnsweredBy;
 use crate::task::TaskId;
 
@@ -31,6 +32,8 @@ pub enum Kind {
     PlanApproval,
     /// The work that a teammate has submitted is to be approved.
     Review,
+    /// An agent asks whether it may use one of its own tools.
+    Permission,
 }
 
 /// What tells one kind of request from another.
@@ -69,6 +72,7 @@ impl Kind {
             Self::Shutdown => Rules { answered_by: Answerer::Member, belongs_to: Span::Incarnation },
             Self::PlanApproval => Rules { answered_by: Answerer::Lead, belongs_to: Span::Conversation },
             Self::Review => Rules { answered_by: Answerer::Lead, belongs_to: Span::Submission },
+            Self::Permission => Rules { answered_by: Answerer::Lead, belongs_to: Span::Incarnation },
         }
     }
 
@@ -78,6 +82,7 @@ impl Kind {
             Self::Shutdown => "shutdown",
             Self::PlanApproval => "plan_approval",
             Self::Review => "review",
+            Self::Permission => "permission",
         }
     }
 
@@ -87,6 +92,16 @@ impl Kind {
             Self::Shutdown => "shutdown",
             Self::PlanApproval => "plan",
             Self::Review => "review",
+            Self::Permission => "permission",
+        }
+    }
+
+    /// Returns the command of `teamctl` that lists the pending ones.
+    pub const fn listed_by(self) -> &'static str {
+        match self {
+            Self::PlanApproval => "plans",
+            Self::Review => "reviews",
+            Self::Shutdown | Self::Permission => "requests",
         }
     }
 
@@ -215,6 +230,9 @@ pub struct Request {
     /// Whether the lead agent asked for it (or joined it), and not a person alone: then it is told how it ends.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub agent: bool,
+    /// How permission questions are answered from this approval on; none: as before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub permissions: Option<Permissions>,
 }
 
 /// What is asked.
@@ -237,6 +255,13 @@ pub enum Payload {
     },
     /// To take submitted work over.
     Review(Review),
+    /// To use a tool of the agent's own.
+    Permission {
+        /// The tool.
+        tool: String,
+        /// What it is given.
+        input: Value,
+    },
 }
 
 /// What is to be reviewed, and who may say that it is good. Its author never may.
@@ -270,8 +295,22 @@ impl Payload {
                 let what = format!("task {task} ({subject}), submission {submission}{touched}");
                 [what, summary.clone()].join("\n\n").trim_end().to_owned()
             }
+            Self::Permission { tool, input } => permission_text(tool, input),
         }
     }
+}
+
+/// What a tool is about, if its input has such a field.
+const SUBJECTS: [&str; 6] = ["command", "file_path", "path", "url", "pattern", "query"];
+
+/// Returns what an agent wants to do: the tool and its subject in the first line, each further field below.
+pub fn permission_text(tool: &str, input: &Value) -> String {
+    let shown = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let subject = SUBJECTS.into_iter().find(|name| input[name].is_string());
+    let first = subject.map_or_else(|| tool.to_owned(), |name| format!("{tool}: {}", shown(&input[name])));
+    let rest = input.as_object().into_iter().flatten().filter(|(name, _)| Some(name.as_str()) != subject);
+    let rest = rest.map(|(name, value)| format!("{name}: {}", shown(value)));
+    std::iter::once(first).chain(rest).collect::<Vec<_>>().join("\n")
 }
 
 impl Request {
@@ -305,7 +344,7 @@ impl Request {
 mod tests {
     use super::*;
 
-    const KINDS: [Kind; 3] = [Kind::Shutdown, Kind::PlanApproval, Kind::Review];
+    const KINDS: [Kind; 4] = [Kind::Shutdown, Kind::PlanApproval, Kind::Review, Kind::Permission];
     const STATUSES: [Status; 4] = [Status::Pending, Status::Approved, Status::Rejected, Status::Expired];
 
     fn events() -> Vec<Trigger> {
@@ -361,24 +400,32 @@ mod tests {
         let shutdown = Rules { answered_by: Answerer::Member, belongs_to: Span::Incarnation };
         let plan = Rules { answered_by: Answerer::Lead, belongs_to: Span::Conversation };
         let review = Rules { answered_by: Answerer::Lead, belongs_to: Span::Submission };
-        assert_eq!(KINDS.map(Kind::rules), [shutdown, plan, review]);
+        let permission = Rules { answered_by: Answerer::Lead, belongs_to: Span::Incarnation };
+        assert_eq!(KINDS.map(Kind::rules), [shutdown, plan, review, permission]);
     }
 
     #[test]
     fn a_further_kind_needs_no_second_machine() {
-        // What a teammate asks of the lead, for this incarnation only: a mix that no protocol has.
-        const FURTHER: Rules = Rules { answered_by: Answerer::Lead, belongs_to: Span::Incarnation };
-        let by_lead = |approve| Trigger::Answer { by: Answerer::Lead, approve };
-        assert_eq!(step(FURTHER, Status::Pending, by_lead(true)), Ok(Status::Approved));
-        assert_eq!(step(FURTHER, Status::Pending, by_lead(false)), Ok(Status::Rejected));
-        assert_eq!(step(FURTHER, Status::Pending, Trigger::IncarnationEnded), Ok(Status::Expired));
-        let own_answer = Trigger::Answer { by: Answerer::Member, approve: true };
+        // What the lead asks of a teammate's conversation: a mix that no protocol has.
+        const FURTHER: Rules = Rules { answered_by: Answerer::Member, belongs_to: Span::Conversation };
+        let by_member = |approve| Trigger::Answer { by: Answerer::Member, approve };
+        assert_eq!(step(FURTHER, Status::Pending, by_member(true)), Ok(Status::Approved));
+        assert_eq!(step(FURTHER, Status::Pending, by_member(false)), Ok(Status::Rejected));
+        assert_eq!(step(FURTHER, Status::Pending, Trigger::IncarnationEnded), Ok(Status::Pending));
+        let own_answer = Trigger::Answer { by: Answerer::Lead, approve: true };
         assert_eq!(step(FURTHER, Status::Pending, own_answer), Err(AnswerError::WrongAnswerer));
         for status in STATUSES {
             for event in events() {
                 assert_eq!(step(FURTHER, status, event), expected(FURTHER, status, event));
             }
         }
+    }
+
+    #[test]
+    fn what_an_agent_wants_begins_with_the_tool_and_its_subject() {
+        let bash = serde_json::json!({"description": "see", "command": "ls -l", "timeout": 5});
+        assert_eq!(permission_text("Bash", &bash), "Bash: ls -l\ndescription: see\ntimeout: 5");
+        assert_eq!(permission_text("Odd", &serde_json::json!([1])), "Odd");
     }
 
     #[test]

@@ -33,6 +33,9 @@ pub struct Settings {
     /// `TEAM_DECIDE_WITHIN`: how long a model may take to answer a shutdown (default 30 s).
     #[serde(deserialize_with = "duration")]
     pub decide_within: Duration,
+    /// `TEAM_PERMISSION_TIMEOUT`: how long a permission question waits for its answer, and is refused then (default 10 min).
+    #[serde(deserialize_with = "duration")]
+    pub permission_timeout: Duration,
     /// `TEAM_SHUTDOWN_TIMEOUT`: how long `teamctl shutdown` waits (default 120 s).
     #[serde(deserialize_with = "duration")]
     pub shutdown_timeout: Duration,
@@ -122,6 +125,7 @@ impl Default for Settings {
             grace: Duration::from_secs(10),
             poll: false,
             decide_within: Duration::from_secs(30),
+            permission_timeout: Duration::from_secs(600),
             shutdown_timeout: Duration::from_secs(120),
             restart_max: 3,
             restart_period: Duration::from_secs(60),
@@ -138,7 +142,7 @@ impl Default for Settings {
 
 impl Settings {
     /// Names of the keys in `team.toml`, separated by blanks.
-    pub const KEYS: &str = "durability grace poll decide_within shutdown_timeout restart_max restart_period watchdog cgroup auto_start \
+    pub const KEYS: &str = "durability grace poll decide_within permission_timeout shutdown_timeout restart_max restart_period watchdog cgroup auto_start \
                             notify work checkouts checkout";
 
     /// Reads the settings of a process that was started with what `team.toml` says in its environment.
@@ -166,6 +170,7 @@ impl Settings {
         set(&mut self.grace, variable(lookup, "TEAM_GRACE", parse_duration)?);
         set(&mut self.poll, variable(lookup, "TEAM_POLL", poll)?);
         set(&mut self.decide_within, variable(lookup, "TEAM_DECIDE_WITHIN", parse_duration)?);
+        set(&mut self.permission_timeout, variable(lookup, "TEAM_PERMISSION_TIMEOUT", parse_duration)?);
         set(&mut self.shutdown_timeout, variable(lookup, "TEAM_SHUTDOWN_TIMEOUT", parse_duration)?);
         set(&mut self.restart_max, variable(lookup, "TEAM_RESTART_MAX", parse_count)?);
         set(&mut self.restart_period, variable(lookup, "TEAM_RESTART_PERIOD", parse_period)?);
@@ -193,11 +198,12 @@ impl Settings {
         self.all_variables().into_iter().filter(|variable| !default.contains(variable)).collect()
     }
 
-    fn all_variables(&self) -> [(&'static str, String); 10] {
+    fn all_variables(&self) -> [(&'static str, String); 11] {
         let time = |time: Duration| format!("{}s", time.as_secs_f64());
         [
             ("TEAM_DURABILITY", format!("{:?}", self.durability).to_lowercase()),
             ("TEAM_GRACE", time(self.grace)),
+            ("TEAM_PERMISSION_TIMEOUT", time(self.permission_timeout)),
             ("TEAM_POLL", u8::from(self.poll).to_string()),
             ("TEAM_RESTART_MAX", self.restart_max.to_string()),
             ("TEAM_RESTART_PERIOD", time(self.restart_period)),

@@ -98,18 +98,8 @@ const TABLES: [&str; 5] = ["service", "roles", "members", "lead", "agents"];
 const NOT_AT_TOP: [&str; 5] = ["role", "prompt", "workspace", "instructions", "program"];
 const NOT_OF_A_ROLE: [&str; 4] = ["role", "workspace", "instructions", "program"];
 const NOT_OF_A_MEMBER: [&str; 2] = ["instructions", "program"];
-const NOT_OF_THE_LEAD: [&str; 10] = [
-    "role",
-    "workspace",
-    "plan",
-    "approve_by",
-    "restart",
-    "auto",
-    "checkout",
-    "instructions",
-    "agent",
-    "program",
-];
+const NOT_OF_THE_LEAD: [&str; 9] =
+    ["role", "workspace", "plan", "approve_by", "restart", "auto", "checkout", "instructions", "program"];
 
 impl TeamFile {
     /// Reads the text of a file.

@@ -51,6 +51,9 @@ pub struct Terms {
     /// Its own clone of the repository, if it works in one.
     #[serde(default)]
     pub checkout: Option<Checkout>,
+    /// How its agent's permission questions are answered.
+    #[serde(default)]
+    pub permissions: Permissions,
     /// How its commands are confined.
     #[serde(default)]
     pub sandbox: Sandbox,
@@ -88,6 +91,7 @@ impl Terms {
         set(&mut self.approve_by, patch.approve_by);
         set(&mut self.restart, patch.restart);
         set(&mut self.auto, patch.auto);
+        set(&mut self.permissions, patch.permissions);
         self.instructions = patch.instructions.clone().or(self.instructions);
         set(&mut self.sandbox.mode, patch.sandbox.mode);
         set(&mut self.sandbox.no_network, patch.sandbox.network.map(|network| !network));
@@ -148,6 +152,17 @@ pub enum ApproveBy {
     Person,
     /// The lead agent alone.
     Lead,
+}
+
+/// How the permission questions of an agent are answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema, clap::ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub enum Permissions {
+    /// With yes: the sandbox decides what it may do.
+    #[default]
+    Allow,
+    /// By who answers its plans, one by one.
+    Ask,
 }
 
 /// When a worker that ended is started again.

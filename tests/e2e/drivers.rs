@@ -56,6 +56,8 @@ scenarios! {
     a_killed_agent_goes_on_with_its_session_and_is_told_nothing_twice
     a_session_that_is_gone_is_begun_anew_and_told_so
     what_an_agent_does_wrong_fails_a_piece_of_work_at_most
+    what_it_says_is_seen_at_once_and_what_it_waits_for
+    the_lead_agent_is_one_with_the_tools_of_a_lead
     an_agent_that_cannot_begin_is_an_error_of_spawn
 }
 
@@ -277,14 +279,141 @@ fn what_an_agent_does_wrong_fails_a_piece_of_work_at_most(stub: &Stub) {
     assert_eq!(failed["idle_reason"], "failed");
     assert!(failed["content"].as_str().unwrap().contains("status 529"), "{failed}");
     team.until("status to say so", || team.teamctl(["status"]).ok().stdout.contains("failed"));
-    let before = team.notices("carol").len();
-    team.send("carol", "hang");
-    team.wait_for("carol", "working");
-    team.until("its turn", || session(&team, stub).contains("hang"));
-    team.teamctl(["interrupt", "carol"]).ok();
-    team.until_finished("carol", before + 1);
-    assert_eq!(team.notices("carol").pop().unwrap()["idle_reason"], "interrupted");
-    assert_eq!(runs(&team, "say back again")["content"], "back again");
+    // Interrupted, it ends its turn; only one that does not obey is ended itself.
+    for (order, is_same) in
+        [("hang", true), ("$ touch begun; sleep 600", true), ("deaf", false), ("closes", false)]
+    {
+        let (before, agent) = (team.notices("carol").len(), agent_of(&team));
+        team.send("carol", order);
+        team.wait_for("carol", "working");
+        team.until("its turn", || session(&team, stub).contains(order));
+        team.until("its command", || is_same || !order.starts_with('$') || team.made("begun"));
+        team.teamctl(["interrupt", "carol"]).ok();
+        team.until_finished("carol", before + 1);
+        assert_eq!(team.notices("carol").pop().unwrap()["idle_reason"], "interrupted", "{order}");
+        assert_eq!(runs(&team, &format!("say after {order}"))["content"], format!("after {order}"));
+        assert_eq!(agent_of(&team) == agent, is_same, "{order}");
+    }
+    team.send("carol", "forks");
+    assert_eq!(team.shutdown("carol", &[], 0)["outcome"], "shutdown");
+    team.until("all to be gone", || team.processes().len() == 1);
+}
+
+/// What its model says is seen while it says it; what its service does, and that it does nothing, is told in plain words.
+fn what_it_says_is_seen_at_once_and_what_it_waits_for(stub: &Stub) {
+    let Some(team) = team_of(&[stub], LIVE) else { return };
+    let team = team.with("TEAM_MODEL_TIMEOUT", "1");
+    spawn(&team, stub, &[]);
+    let interrupted = |order: &str, is_told: &dyn Fn() -> bool| {
+        let before = team.notices("carol").len();
+        team.send("carol", order);
+        team.until(order, is_told);
+        team.teamctl(["interrupt", "carol"]).ok();
+        team.until_finished("carol", before + 1);
+    };
+    let waits_for = |what: &'static str| {
+        let team = &team;
+        move || team.member("carol")["waiting"]["why"].as_str().is_some_and(|why| why.contains(what))
+    };
+    interrupted("stream the beginning of it\nhang", &|| {
+        std::fs::read_to_string(team.path("run/carol.live")).is_ok_and(|live| live == "the beginning of it")
+    });
+    interrupted("retrying 529", &waits_for("529"));
+    interrupted("hang", &waits_for("has said nothing for 1s"));
+    for (order, told) in [("fail 401", "refuses the key (status 401)"), ("fail 529", "overloaded")] {
+        let failed = runs(&team, order);
+        assert_eq!(failed["idle_reason"], "failed");
+        assert!(failed["content"].as_str().unwrap().contains(told), "{failed}");
+        team.until("status to say so", || team.teamctl(["status"]).ok().stdout.contains(told));
+    }
+}
+
+/// The lead agent is one, too: it has the tools of a lead, and starts others of its kind.
+fn the_lead_agent_is_one_with_the_tools_of_a_lead(stub: &Stub) {
+    let Some(team) = team_of(&[stub], LIVE) else { return };
+    let agents = std::fs::read_to_string(team.root().join("team.toml")).unwrap();
+    team.write("team.toml", &format!("agent = '{}'\napprove_by = 'lead'\n{agents}", stub.agent));
+    team.trust();
+    let plan = "@plan_approval {\\\"plan\\\": \\\"make it\\\"}";
+    let spawn = format!(
+        "@spawn_teammate {{\"name\": \"dan\", \"role\": \"coder\", \"prompt\": \"{plan}\", \"plan\": true}}"
+    );
+    let said = team.teamctl_with(["chat", "--agent", stub.agent, "--timeout", "20s"], &spawn);
+    assert!(said.stdout.contains("dan"), "{} {}", said.stdout, said.stderr);
+    let id = team.until_planned("dan");
+    for name in ["lead", "dan"] {
+        assert_eq!(team.member(name)["agent"]["name"], stub.agent, "{name}");
+    }
+    let verdict = json!({"request_id": id, "approve": true, "feedback": "go on"});
+    team.teamctl_with(["chat", "--timeout", "20s"], &format!("@plan_approval {verdict}")).ok();
+    team.until("the verdict", || team.request(&id)["status"] == "approved");
+    let told = team.teamctl_with(["chat", "--agent", "builtin"], "say no").exits(7).stderr;
+    assert!(told.contains(stub.agent), "{told}");
+}
+
+/// With `permissions = "ask"` each question of the agent is a request, which a person answers; the runtime answers in time.
+#[test]
+fn a_question_of_the_agent_is_a_request_that_a_person_answers() {
+    for layers in SETS {
+        let Some(team) = team_of(&[&CLAUDE], layers) else { return };
+        spawn(
+            &team,
+            &CLAUDE,
+            &["--permissions", "ask", "--prompt", "$ echo yes > first\n$ echo no > second\n@task_list"],
+        );
+        let asked = |team: &Team| {
+            let pending = || team.teamctl(["--json", "requests"]).ok().json().as_array().unwrap().clone();
+            let open =
+                || pending().into_iter().find(|it| it["kind"] == "permission" && it["status"] == "pending");
+            team.until("a question", || open().is_some());
+            open().unwrap()
+        };
+        let first = asked(&team);
+        assert_eq!(first["payload"], json!({"tool": "Bash", "input": {"command": "echo yes > first"}}));
+        team.wait_for("carol", "awaiting_approval");
+        let shown = team.teamctl(["status"]).ok().stdout;
+        assert!(shown.contains("Bash: echo yes > first"), "{shown}");
+        assert!(!team.made("first"), "{layers}");
+        team.teamctl(["approve", first["request_id"].as_str().unwrap()]).ok();
+        let second = asked(&team);
+        assert_eq!(team.text("first"), "yes\n");
+        team.teamctl(["reject", second["request_id"].as_str().unwrap(), "--feedback", "not that one"]).ok();
+        team.until_finished("carol", 1);
+        let told = team.notices("carol").pop().unwrap()["content"].as_str().unwrap().to_owned();
+        assert!(told.contains("refused") && !team.made("second"), "{layers}: {told}");
+        let results = team.results("carol");
+        assert!(results.iter().any(|it| it.to_string().contains("not that one")), "{results:?}");
+
+        // Asked while it is asked to leave: nothing is waited for. And with its incarnation a question ends.
+        team.send("carol", "$ echo x > third");
+        let third = asked(&team);
+        assert_eq!(team.shutdown("carol", &[], 0)["outcome"], "shutdown");
+        let id = third["request_id"].as_str().unwrap();
+        assert_eq!(team.request(id)["status"], "expired");
+        team.teamctl(["approve", id]).exits(7);
+        assert!(!team.made("third"));
+    }
+}
+
+#[test]
+fn a_question_that_is_not_answered_in_time_is_refused_and_an_approval_can_end_them() {
+    let Some(team) = team_of(&[&CLAUDE], LIVE) else { return };
+    team.teamd(["stop"]).ok();
+    let team = team.with("TEAM_PERMISSION_TIMEOUT", "0.2s");
+    team.teamd(["start"]).ok();
+    spawn(
+        &team,
+        &CLAUDE,
+        &["--plan", "--permissions", "ask", "--prompt", "$ true\n@plan_approval {\"plan\": \"make it\"}"],
+    );
+    team.until("the end of its time", || team.file("transcript/carol.jsonl").contains("no answer within"));
+    team.until("its plan", || !team.requests("plan_approval").is_empty());
+    let plan = team.last_request("plan_approval");
+    team.teamctl(["approve", &plan, "--permissions", "allow", "--feedback", "\n$ echo done > made\n"]).ok();
+    team.until_finished("carol", 1);
+    assert_eq!(team.text("made"), "done\n");
+    let statuses: Vec<_> = team.requests("permission").iter().map(|it| it["status"].clone()).collect();
+    assert_eq!(statuses, ["rejected"]);
 }
 
 fn an_agent_that_cannot_begin_is_an_error_of_spawn(stub: &Stub) {

@@ -58,5 +58,6 @@ fn plan(number: u32, status: Status) -> Request {
         reason: None,
         answered_by: None,
         agent: false,
+        permissions: None,
     }
 }

@@ -1,7 +1,7 @@
-//! What the worker decides, pure: the work as the transcript tells it, the state and its next step, the plan that is submitted.
+//! What the worker decides, pure: the work as the transcript tells it, the state and its next step, what is submitted.
 //!
 //! Nothing here imports a runtime, a file system, a clock or a random source: times and ids are arguments.
 
-pub(crate) mod plan;
 pub(crate) mod state;
+pub(crate) mod submission;
 pub(crate) mod work;

@@ -12,8 +12,8 @@ use std::ffi::OsString;
 use clap::{Args, Parser, Subcommand, ValueHint};
 
 pub(crate) use acting::{
-    Attach, Broadcast, Chat, Down, Forget, RequestPlan, Send, Shutdown, Spawn, Teammate, Up, VerdictArgs,
-    Wait,
+    Approve, Attach, Broadcast, Chat, Down, Forget, RequestPlan, Send, Shutdown, Spawn, Teammate, Up,
+    VerdictArgs, Wait,
 };
 pub(crate) use looking::{
     Column, Completions, Diagram, DiagramFormat, Doctor, Events, Inbox, Lint, LintAs, Logs, Range, Requests,
@@ -127,7 +127,7 @@ pub(crate) enum Command {
     /// List the submitted work that is waiting for review
     Reviews(Requests),
     /// Approve a plan, so that its author may make changes, or submitted work
-    Approve(VerdictArgs),
+    Approve(Approve),
     /// Reject a plan, so that its author stays read-only, or send submitted work back
     Reject(VerdictArgs),
     /// Ask a teammate for a plan, and make it read-only until a plan is approved

@@ -67,7 +67,7 @@ impl Group {
 pub(crate) struct Facts<'t> {
     /// Its process has ended, and no daemon has recorded it.
     pub(crate) unnoticed: bool,
-    /// Its plan that is pending, or else its work that a person is to review.
+    /// Its plan or permission that is pending, or else its work that a person is to review.
     pub(crate) plan: Option<&'t Request>,
     /// How many plans of it were rejected since the last one that was approved.
     pub(crate) rejected: usize,
@@ -79,7 +79,7 @@ impl<'t> Facts<'t> {
     /// Finds them in the fold of the journal.
     pub(crate) fn of(member: &RosterMember, team: &'t Team, unnoticed: bool) -> Self {
         let name = &member.name;
-        let plan = team.plan_of(name).filter(|plan| plan.is_pending());
+        let plan = team.awaited_by(name);
         let review = team.held_by(name).and_then(|task| team.requests.get(task.review_id()?));
         let review = review.filter(|it| it.is_pending() && team.judge_of(it) == ApproveBy::Person);
         let refusal = team.shutdown_of(name).filter(|it| it.status == Status::Rejected && !it.agent);
@@ -139,7 +139,10 @@ impl Standing {
             _ if facts.unnoticed => at(Group::Stuck, "gone", "its process is gone", since),
             (MemberStatus::AwaitingApproval, ..) => match facts.plan {
                 None => at(Group::NeedsYou, "plan", activity, since),
-                Some(plan) => at(Group::NeedsYou, "plan", &describe(plan, facts.rejected), plan.created_at),
+                Some(asked) => {
+                    let tries = if asked.kind == Kind::PlanApproval { facts.rejected } else { 0 };
+                    at(Group::NeedsYou, asked.kind.noun(), &describe(asked, tries), asked.created_at)
+                }
             },
             (_, Some(since), _) => {
                 let silent = Duration::try_from_secs_f64(now - since).unwrap_or_default();

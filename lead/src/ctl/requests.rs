@@ -74,7 +74,7 @@ fn resolve<'r>(requests: &'r [Request], prefix: &str, kinds: &[Kind]) -> Result<
             let (id, noun) = (&other.request_id, other.kind.noun());
             let message = format!("{id} is a {noun}, not a {}", wanted.join(" or a "));
             let hint = match other.kind.is_judged() {
-                true => format!("`teamctl {noun}s` shows it"),
+                true => format!("`teamctl {}` shows it", other.kind.listed_by()),
                 false => format!("only {} answers it; `teamctl plans` shows the plans", other.member()),
             };
             Err(CommandError::new(ExitCode::NotFound, message).hint(hint))

@@ -112,7 +112,13 @@ fn begin(
         .inspect_err(|error| tracing::info!("{error}: what is deleted there is found on the slow timer"))
         .ok();
     let (grace, watchdog) = (settings.grace, settings.watchdog);
-    let rules = Rules { grace, restart: settings.restart(), watchdog, snapshot_lines: SNAPSHOT_LINES };
+    let rules = Rules {
+        grace,
+        permission_timeout: settings.permission_timeout,
+        restart: settings.restart(),
+        watchdog,
+        snapshot_lines: SNAPSHOT_LINES,
+    };
     let hooks = Hooks::new(Arc::clone(&supervisor.hooks));
     let owned = Owned {
         dir: Arc::clone(&dir),

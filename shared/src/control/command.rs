@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::environment::Environment;
 use crate::id::RequestId;
 use crate::job::Landed;
-use crate::member::{Exit, MemberStatus, TermsPatch};
+use crate::member::{Exit, MemberStatus, Permissions, TermsPatch};
 use crate::name::Name;
 use crate::process::Identity;
 use crate::task::{Task, TaskFields, TaskId};
@@ -45,7 +45,7 @@ pub enum Command {
     /// Ask a teammate to shut down. Answered with [`Done::Ended`] or [`Done::Rejected`], or with [`Done::Withdrawn`] while its
     /// checkout is made.
     Shutdown(ShutdownOrder),
-    /// Answer a plan.
+    /// Answer a plan, a review or a permission question.
     Answer {
         /// The whole id.
         request_id: RequestId,
@@ -53,6 +53,8 @@ pub enum Command {
         approve: bool,
         /// What to change, or what to mind.
         feedback: String,
+        /// How permission questions are answered from then on.
+        permissions: Option<Permissions>,
     },
     /// Close the gate and ask for a plan. Answered with [`Done::Recorded`].
     RequestPlan {

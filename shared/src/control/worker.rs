@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::environment::Environment;
 use crate::id::RequestId;
-use crate::member::{Doing, Gate, Terms, Waiting};
+use crate::member::{Doing, Gate, Permissions, Terms, Waiting};
 use crate::message::IdleReason;
 use crate::position::Position;
 use crate::transcript::Usage;
@@ -26,8 +26,8 @@ pub struct WorkerState {
     pub idle_reason: Option<IdleReason>,
     /// The pause in its model call, if it makes one that is worth telling.
     pub waiting: Option<Waiting>,
-    /// The plan whose verdict it waits for: any other pending plan of it expires.
-    pub plan: Option<RequestId>,
+    /// The plan or permission whose verdict it waits for: any other that is pending expires.
+    pub awaits: Option<RequestId>,
     /// Whether the daemon must wake it when its inbox grows.
     pub needs_waking: bool,
     /// How far it has taken its inbox in, in bytes.
@@ -41,7 +41,7 @@ pub struct WorkerState {
 pub enum FromWorker {
     /// Where it stands now.
     State(WorkerState),
-    /// It has appended an answer or a plan to the lead's inbox: this line, and only this, is meant.
+    /// It has appended an answer, a plan or a permission question to the lead's inbox: this line, and only this, is meant.
     Submitted {
         /// The request.
         request_id: RequestId,
@@ -69,9 +69,9 @@ pub enum ToWorker {
     Welcome(Box<Welcome>),
     /// How things stand.
     Directive(Directive),
-    /// The submitted plan is in the journal, and this is where its request stands now. What is recorded of an answer to a shutdown,
+    /// The submitted plan or question is in the journal, and this is where its request stands now. What is recorded of an answer to a shutdown,
     /// the directive says.
-    PlanRecorded {
+    Recorded {
         /// The request.
         request_id: RequestId,
         /// Its status.
@@ -141,8 +141,10 @@ pub struct Directive {
     pub release: bool,
     /// The plan of this conversation that is pending.
     pub plan: Option<RequestId>,
-    /// The last verdict on a plan of this conversation.
+    /// The verdict on the plan or permission that the worker waits for, else the last one on a plan of this conversation.
     pub verdict: Option<PlanVerdict>,
+    /// How permission questions are answered.
+    pub permissions: Permissions,
 }
 
 /// A pending shutdown request.

@@ -296,6 +296,10 @@ impl Team {
             } else {
                 member.pending.remove(&request.request_id);
             }
+            if let Some(permissions) = request.permissions.filter(|_| record.event == RequestEvent::Approved)
+            {
+                member.record.terms.permissions = permissions;
+            }
             if let Some(gate) =
                 gate_after(record.event, request.kind).filter(|&gate| gate != member.record.gate)
             {
@@ -362,7 +366,12 @@ impl Team {
         known.or_else(|| self.forgotten.get(name).copied()).unwrap_or(0)
     }
 
-    /// Returns who answers a plan or a review.
+    /// Returns the pending plan or permission of a member.
+    pub fn awaited_by(&self, name: &Name) -> Option<&Request> {
+        self.pending_of(name).find(|request| request.kind.is_judged())
+    }
+
+    /// Returns who answers a plan, a review or a permission question.
     pub fn judge_of(&self, request: &Request) -> ApproveBy {
         if let Payload::Review(review) = &request.payload {
             return review.by;
@@ -371,7 +380,7 @@ impl Team {
         author.map(|(_, state)| state.record.terms.approve_by).unwrap_or_default()
     }
 
-    /// Returns the pending requests of a member that it waits for or must answer: a shutdown, a plan.
+    /// Returns the pending requests of a member that it waits for or must answer: a shutdown, a plan, a permission.
     pub fn pending_of(&self, name: &Name) -> impl Iterator<Item = &Request> {
         let pending = self.members.get(name).map(|member| &member.pending);
         pending.into_iter().flatten().filter_map(|id| self.requests.get(id))

@@ -49,6 +49,7 @@ impl Message {
             | Body::PlanApprovalRequest { .. }
             | Body::PlanApprovalResponse { .. }
             | Body::ReviewRequest { .. }
+            | Body::PermissionRequest { .. }
             | Body::TeammateTerminated { .. } => Relevance::News,
         }
     }
@@ -64,7 +65,9 @@ impl Message {
             Body::Message | Body::Broadcast | Body::Unknown { .. } => Relevance::Work,
             // Its own end is told to the others.
             Body::TeammateTerminated { name, .. } if name == LEAD => Relevance::None,
-            Body::PlanApprovalRequest { .. } | Body::ReviewRequest { .. } => Relevance::Work,
+            Body::PlanApprovalRequest { .. }
+            | Body::ReviewRequest { .. }
+            | Body::PermissionRequest { .. } => Relevance::Work,
             Body::ShutdownResponse { approve: false, .. } | Body::TeammateTerminated { .. }
                 if self.was_asked_by_lead() =>
             {
@@ -119,6 +122,7 @@ mod tests {
             (json!({"type": "idle_notification"}), News, Soon),
             (json!({"type": "idle_notification", "idle_reason": "failed"}), News, Soon),
             (json!({"type": "plan_approval_request", "request_id": id, "plan": "p"}), News, Work),
+            (json!({"type": "permission_request", "request_id": id, "tool": "Bash"}), News, Work),
             (json!({"type": "review_request", "request_id": id, "task_id": 1, "from": "teamd"}), News, Work),
             (json!({"type": "plan_approval_response", "request_id": id, "approve": true}), News, None),
             (json!({"type": "shutdown_request", "request_id": id}), News, None),

@@ -122,6 +122,12 @@ impl Fields {
             "review_request" => {
                 Body::ReviewRequest { request_id: self.request_id()?, task_id: self.task_id() }
             }
+            "permission_request" => Body::PermissionRequest {
+                request_id: self.request_id()?,
+                tool: self.text_or("tool", content)?,
+                input: self.take("input").unwrap_or(Value::Null),
+                incarnation: self.number("incarnation")?,
+            },
             "idle_notification" => Body::IdleNotification {
                 idle_reason: self.idle_reason()?,
                 summary: self.text_or("summary", &super::summary_of(content))?,

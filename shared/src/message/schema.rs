@@ -20,7 +20,7 @@ mod tests {
     use proptest::prelude::{Just, Strategy, any, prop_oneof, proptest};
     use serde_json::json;
 
-    const FIELDS: [&str; 22] = [
+    const FIELDS: [&str; 24] = [
         "type",
         "from",
         "to",
@@ -43,6 +43,8 @@ mod tests {
         "idle_reason",
         "summary",
         "name",
+        "tool",
+        "input",
     ];
 
     fn value() -> impl Strategy<Value = Value> {
@@ -76,6 +78,7 @@ mod tests {
             "plan_approval_request",
             "plan_approval_response",
             "review_request",
+            "permission_request",
             "idle_notification",
             "teammate_terminated",
             "something_else",

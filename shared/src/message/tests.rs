@@ -1,5 +1,6 @@
 use super::*;
 use proptest::prelude::*;
+use serde_json::json;
 
 fn parse(line: &str) -> Result<Message, ParseError> {
     Message::parse(line.as_bytes())
@@ -190,6 +191,7 @@ proptest! {
             Body::ShutdownResponse { request_id: id("r"), approve, reason: reason.clone(), answered_by: Some(AnsweredBy::Runtime) },
             Body::PlanApprovalRequest { request_id: id("r"), plan: reason.clone(), incarnation: None },
             Body::PlanApprovalResponse { request_id: id("r"), approve, feedback: reason.clone() },
+            Body::PermissionRequest { request_id: id("r"), tool: reason.clone(), input: json!({"command": reason}), incarnation: None },
             Body::IdleNotification { idle_reason: IdleReason::MaxTurns, summary: reason.clone() },
         ] {
             let message = Message::new(Uuid::from_u128(7), &from, "lead", 1763756100.25, body).with_content(content.clone());

@@ -15,10 +15,11 @@ const ALL_TABLES: [&str; 8] =
     [TOP, "[service]", "[sandbox]", "[work]", "[roles.NAME]", "[members.NAME]", "[agents.NAME]", "[lead]"];
 
 /// A value that fits each key.
-const EXAMPLES: [(&str, &str); 59] = [
+const EXAMPLES: [(&str, &str); 61] = [
     ("model", "'script'"),
     ("plan", "true"),
     ("approve_by", "'lead'"),
+    ("permissions", "'ask'"),
     ("restart", "'never'"),
     ("max_turns", "50"),
     ("max_tokens", "'200k'"),
@@ -31,6 +32,7 @@ const EXAMPLES: [(&str, &str); 59] = [
     ("restart_period", "'60s'"),
     ("watchdog", "'off'"),
     ("decide_within", "1.5"),
+    ("permission_timeout", "'2m'"),
     ("shutdown_timeout", "'2m'"),
     ("grace", "'10s'"),
     ("durability", "'disk'"),

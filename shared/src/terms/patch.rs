@@ -6,7 +6,7 @@ use clap::ValueHint;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::{AgentProgram, ApproveBy, Restart, SandboxMode, add};
+use super::{AgentProgram, ApproveBy, Permissions, Restart, SandboxMode, add};
 use crate::amount::{parse_count, parse_memory, parse_seconds, parse_tokens, written};
 use crate::environment::is_model_key;
 use crate::model_spec::ModelSpec;
@@ -44,6 +44,9 @@ pub struct TermsPatch {
     /// Who answers its plans: person or lead [default: person]
     #[arg(long, value_name = "WHO", hide_possible_values = true)]
     pub approve_by: Option<ApproveBy>,
+    /// Who answers permission questions of its agent: allow (the sandbox decides) or ask [default: allow]
+    #[arg(long, value_name = "HOW", hide_possible_values = true)]
+    pub permissions: Option<Permissions>,
     /// When to restart it after its worker has ended [default: on-failure]
     #[arg(long, value_name = "POLICY")]
     pub restart: Option<Restart>,
@@ -148,6 +151,7 @@ impl TermsPatch {
             workspace: self.workspace.or(below.workspace),
             plan: self.plan.or(below.plan),
             approve_by: self.approve_by.or(below.approve_by),
+            permissions: self.permissions.or(below.permissions),
             restart: self.restart.or(below.restart),
             max_turns: self.max_turns.or(below.max_turns),
             max_tokens: self.max_tokens.or(below.max_tokens),

@@ -61,7 +61,6 @@ pub fn resolve(
     }
     if is_lead {
         (terms.plan, terms.approve_by, terms.restart) = (None, None, None);
-        terms.agent = None;
     }
     if let Some(role) = terms.role.as_ref().filter(|role| role.trim().chars().any(is_hidden)) {
         let expected = "a line of visible characters";

@@ -21,8 +21,8 @@ use crate::agent::mailbox::{Mailbox, Waking};
 use crate::agent::outbox::Outbox;
 use crate::agent::session::Session;
 use crate::agent::transcript::{Transcript, TranscriptError};
-use crate::core::plan::Submission;
 use crate::core::state::{Budget, State};
+use crate::core::submission::Submission;
 use crate::core::work::Work;
 use crate::model::Model;
 use crate::tools::spawn_teammate::Spawner;
@@ -137,7 +137,7 @@ impl<T: Tools> Session<T> {
         let call = self.dispatcher.state.work.calls.front();
         let pending = welcome.directive.plan.as_ref();
         if let Some(plan) = call.and_then(|call| Submission::resumed(self.caller, call, pending)) {
-            self.dispatcher.state.planning(plan);
+            self.dispatcher.state.submitting(plan);
         }
         Ok(())
     }

@@ -155,9 +155,9 @@ impl<T: Tools> Dispatcher<T> {
         match said {
             ToWorker::Directive(directive) => self.follow(directive),
             ToWorker::Welcome(welcome) => self.follow(welcome.directive),
-            ToWorker::PlanRecorded { request_id, status } => {
+            ToWorker::Recorded { request_id, status } => {
                 self.link.stop_submitting(&request_id);
-                self.state.plan_recorded(&request_id, status);
+                self.state.recorded(&request_id, status);
             }
             ToWorker::Refused { request_id, why, taken } => {
                 tracing::warn!("the daemon refused {request_id}: {why}");

@@ -30,7 +30,7 @@ use crate::agent::transcript::Transcript;
 use crate::args::RunArgs;
 use crate::cgroup::OwnCgroup;
 use crate::git;
-use crate::model::{Access, AgentMind, Model, OneShot};
+use crate::model::{Access, AgentMind, Model, OneShot, patience};
 use crate::tools::{Caller, Toolbox, ToolboxConfig};
 
 /// Runs one incarnation; 0 if it ended by its own doing, 1 if it could not begin or go on.
@@ -96,8 +96,11 @@ async fn live(args: &RunArgs, inherited: OwnedFd) -> anyhow::Result<()> {
             let instructions = persona(0).system;
             let tools = Caller::of(&args.name).team_tools();
             let model = terms.model.parse::<ModelSpec>().ok().and_then(|spec| spec.model);
-            let mind = AgentMind::new(agent.clone(), args.name.clone(), tools, &instructions, model);
-            Ok(Model::Agent(Box::new(mind)))
+            patience(environment).map(|patience| {
+                let mut mind = AgentMind::new(agent.clone(), args.name.clone(), tools, &instructions, model);
+                mind.patience = patience;
+                Model::Agent(Box::new(mind))
+            })
         }
         None => Model::from_spec(&terms.model, persona, Access { dir: &dir, environment }),
     };

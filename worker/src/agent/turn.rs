@@ -1,8 +1,8 @@
 //! The steps of a turn: the model is asked, its calls run one after the other, each result is recorded before
 //! the next call begins. What a step does next is not decided here.
 
-use teamd_shared::member::Gate;
-use teamd_shared::message::{Body, LEAD};
+use teamd_shared::member::{ApproveBy, Gate};
+use teamd_shared::message::{LEAD, USER};
 use teamd_shared::mutant;
 use teamd_shared::name::Name;
 use teamd_shared::request::Status;
@@ -10,9 +10,9 @@ use teamd_shared::transcript::{Block, Event};
 
 use crate::agent::session::{Session, stands};
 use crate::agent::transcript::TranscriptError;
-use crate::core::plan::{self, Submission};
-use crate::core::state::{End, PlanOutcome, ShutdownAnswer, Why};
-use crate::model::{AgentMind, ModelError};
+use crate::core::state::{End, Judged, ShutdownAnswer, Why};
+use crate::core::submission::{self, Asks, Submission};
+use crate::model::{Came, ModelError};
 use crate::tools::{Action, AfterCrash, Call, LocalAction, Outcome, PlanApproval, Runs, Tools};
 
 /// What a call is told that a closed gate refuses.
@@ -42,10 +42,11 @@ impl<T: Tools> Session<T> {
         match came {
             Ok(Ok(entry)) => return self.answered(entry),
             // That the budget is spent is told as it is told between two answers.
-            Err(_) | Ok(Err(ModelError::Spent)) => {
-                self.model.agent().into_iter().for_each(AgentMind::abandon);
+            Err(why) => {
+                self.stop_agent(&why).await;
                 self.dispatcher.state.dropped();
             }
+            Ok(Err(ModelError::Spent)) => self.dispatcher.state.dropped(),
             Ok(Err(ModelError::Gone(how))) => {
                 tracing::warn!("the agent {how}; it is started again");
                 self.dispatcher.state.dropped();
@@ -100,16 +101,33 @@ impl<T: Tools> Session<T> {
     /// Waits for a call that runs in the agent.
     async fn follow_call(&mut self, name: &str, id: &str) -> Result<(), TranscriptError> {
         self.dispatcher.state.calling(name.to_owned(), false, true);
-        let Self { dispatcher, model, .. } = self;
+        let Self { dispatcher, model, ids, .. } = self;
         let Some(agent) = model.agent() else { return Ok(()) };
+        agent.permissions = dispatcher.state.permissions();
         let outcome = match dispatcher.run_until(agent.outcome(id)).await {
-            Ok(outcome) => outcome,
+            Ok(Came::Outcome(outcome)) => outcome,
+            Ok(Came::Asks(permission)) => {
+                let (asks, message_id, request_id) =
+                    (Asks::Permission(permission), ids.message(), ids.request());
+                dispatcher.state.submitting(Submission { asks, message_id, request_id });
+                return Ok(());
+            }
             Err(why) => {
-                agent.abandon();
+                self.stop_agent(&why).await;
                 Outcome::error(self.broken_off(&why))
             }
         };
         self.end_call(outcome)
+    }
+
+    /// Ends the turn of the agent; where it must not go on in any case, the agent itself.
+    async fn stop_agent(&mut self, why: &Why) {
+        let Self { dispatcher, model, .. } = self;
+        match (model.agent(), why) {
+            (Some(agent), Why::Interrupted) => dispatcher.run_to_end(agent.interrupt()).await,
+            (Some(agent), _) => agent.abandon(),
+            (None, _) => {}
+        }
     }
 
     /// Records an answer with the ids of what its calls will send, before the first of them runs.
@@ -155,7 +173,11 @@ impl<T: Tools> Session<T> {
             Action::AnswerShutdown(response) => self.answer_shutdown(response, message_id, repeated),
             Action::SubmitPlan(PlanApproval { plan }) => {
                 let request_id = request_id.unwrap_or_else(|| self.ids.request());
-                self.dispatcher.state.planning(Submission { plan, message_id, request_id });
+                self.dispatcher.state.submitting(Submission {
+                    asks: Asks::Plan(plan),
+                    message_id,
+                    request_id,
+                });
                 Ok(())
             }
         }
@@ -205,7 +227,7 @@ impl<T: Tools> Session<T> {
     /// Gives every call without a result one that says why it does not run.
     pub(crate) fn skip(&mut self, why: &Why) -> Result<(), TranscriptError> {
         let told = self.broken_off(why);
-        if self.stop_submitting_plan() || self.dispatcher.state.is_answering() {
+        if self.stop_submitting() || self.dispatcher.state.is_answering() {
             self.end_call(Outcome::error(format!("no reply: {told}")))?;
         }
         self.end_calls(&format!("not run: {told}"))?;
@@ -221,14 +243,16 @@ impl<T: Tools> Session<T> {
         Ok(())
     }
 
-    /// Writes the line of the plan, unless an earlier incarnation has written it, and submits it.
-    pub(crate) fn submit_plan(&mut self) -> Result<(), TranscriptError> {
-        let Some(Submission { plan, message_id, request_id }) = self.dispatcher.state.plan().cloned() else {
-            return Ok(());
+    /// Writes the line of the plan or question, unless an earlier incarnation has written it, and submits it.
+    pub(crate) fn submit(&mut self) -> Result<(), TranscriptError> {
+        let Some(submission) = self.dispatcher.state.submission().cloned() else { return Ok(()) };
+        let to = match (&submission.asks, self.spawner.terms.approve_by) {
+            // The lead agent is not woken for what only a person answers.
+            (Asks::Permission(_), ApproveBy::Person) => USER,
+            _ => LEAD,
         };
-        let incarnation = Some(self.incarnation);
-        let body = Body::PlanApprovalRequest { request_id: request_id.clone(), plan, incarnation };
-        let message = self.outbox.message(message_id, LEAD, body);
+        let (body, request_id) = (submission.body(self.incarnation), submission.request_id);
+        let message = self.outbox.message(submission.message_id, to, body);
         match self.outbox.send(&Name::lead(), &message, true) {
             Ok(line) => {
                 self.dispatcher.state.submitted();
@@ -239,27 +263,35 @@ impl<T: Tools> Session<T> {
         }
     }
 
-    /// Chooses other ids: those of the plan belong to another request.
-    pub(crate) fn renumber_plan(&mut self) {
-        self.stop_submitting_plan();
-        if let Some(plan) = self.dispatcher.state.plan().cloned() {
-            self.dispatcher.state.planning(plan.renumbered());
+    /// Chooses other ids: those of the plan or question belong to another request.
+    pub(crate) fn renumber(&mut self) {
+        self.stop_submitting();
+        if let Some(submission) = self.dispatcher.state.submission().cloned() {
+            self.dispatcher.state.submitting(submission.renumbered());
         }
     }
 
-    /// Submits the plan no more; returns whether there is one.
-    fn stop_submitting_plan(&self) -> bool {
-        let plan = self.dispatcher.state.plan();
-        plan.inspect(|plan| self.dispatcher.link.stop_submitting(&plan.request_id)).is_some()
+    /// Submits the plan or question no more; returns whether there is one.
+    fn stop_submitting(&self) -> bool {
+        let submission = self.dispatcher.state.submission();
+        submission.inspect(|it| self.dispatcher.link.stop_submitting(&it.request_id)).is_some()
     }
 
-    /// Tells the model what became of its plan; the calls behind one that was not approved are refused.
-    pub(crate) fn resolve(&mut self, verdict: &PlanOutcome) -> Result<(), TranscriptError> {
-        self.stop_submitting_plan();
-        self.end_call(plan::result_of(verdict, self.dispatcher.state.directed_gate()))?;
+    /// Tells the model what became of its plan, or the agent of its question; the calls behind a plan that was not approved are
+    /// refused.
+    pub(crate) fn resolve(&mut self, verdict: &Judged) -> Result<(), TranscriptError> {
+        self.stop_submitting();
+        let Self { dispatcher, model, .. } = self;
+        if let Some(Submission { asks: Asks::Permission(asked), .. }) = dispatcher.state.submission() {
+            let refusal = submission::refusal_of(verdict);
+            model.agent().into_iter().for_each(|agent| agent.permit(&asked.id, refusal.as_deref()));
+            dispatcher.state.permitted();
+            return Ok(());
+        }
+        self.end_call(submission::result_of(verdict, self.dispatcher.state.directed_gate()))?;
         match verdict {
             Ok((Status::Approved, _)) => Ok(()),
-            _ => self.end_calls(plan::BEHIND_A_REJECTED),
+            _ => self.end_calls(submission::BEHIND_A_REJECTED),
         }
     }
 

@@ -12,16 +12,16 @@ use std::time::Duration;
 
 use teamd_shared::control::{Directive, PendingShutdown};
 use teamd_shared::id::RequestId;
-use teamd_shared::member::{Gate, Waiting};
+use teamd_shared::member::{Gate, Permissions, Waiting};
 use teamd_shared::message::{AnsweredBy, IdleReason, Relevance};
 use teamd_shared::price::{Dollars, Price};
 use teamd_shared::request::Status;
 
-use crate::core::plan::Submission;
+use crate::core::submission::{Asks, Submission};
 use crate::core::work::Work;
 
 pub(super) use report::trouble;
-pub(crate) use step::{End, PlanOutcome, Step, Why};
+pub(crate) use step::{End, Judged, Step, Why};
 
 /// What the worker knows.
 #[derive(Debug, Clone)]
@@ -80,28 +80,28 @@ pub(crate) enum At {
     },
     /// That call waits for a person, who may take days.
     Asking,
-    /// That call is a plan: it suspends the turn.
-    PendingPlan(PendingPlan),
+    /// That call is a plan, or asks for a permission: it suspends the turn.
+    Pending(Pending),
     /// The work has ended, and the lead is to be told.
     Done(IdleReason),
 }
 
-/// A plan without a verdict.
+/// What was asked, without a verdict.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct PendingPlan {
+pub(crate) struct Pending {
     submission: Submission,
     progress: SubmissionProgress,
     /// How often its line could not be read where it was written.
     lost: u32,
 }
 
-/// How often the line of a plan is written again that was lost: a program may just have emptied the lead's inbox.
+/// How often a line is written again that was lost: a program may just have emptied the lead's inbox.
 const REWRITES: u32 = 3;
 
-/// What the daemon knows of a plan.
+/// What the daemon knows of it.
 #[derive(Debug, Clone, PartialEq)]
 enum SubmissionProgress {
-    /// Nothing: the background commands must end first.
+    /// Nothing: before a plan, the background commands must end.
     Nothing,
     /// Its line was submitted.
     Submitted,
@@ -199,7 +199,17 @@ impl State {
     /// Returns whether the worker may change anything: the directive says so, no plan of its own is unanswered, and no message says
     /// that the gate was closed since. So what a model reads of its gate is true when it reads it, whichever comes first.
     pub(crate) fn gate(&self) -> Gate {
-        if matches!(self.work.at, At::PendingPlan(_)) { Gate::Closed } else { self.directed_gate() }
+        if self.has_plan() { Gate::Closed } else { self.directed_gate() }
+    }
+
+    /// Tells whether it waits for the verdict on a plan.
+    fn has_plan(&self) -> bool {
+        self.submission().is_some_and(|submission| matches!(submission.asks, Asks::Plan(_)))
+    }
+
+    /// Returns how the permission questions of an agent are answered.
+    pub(crate) fn permissions(&self) -> Permissions {
+        self.directive.permissions
     }
 
     /// Returns the gate but for a plan of its own that is unanswered.
@@ -238,14 +248,14 @@ impl State {
         !self.background && !self.leaving && self.gate() == Gate::Open
     }
 
-    /// Returns the plan that waits for its verdict.
-    pub(crate) fn plan(&self) -> Option<&Submission> {
-        if let At::PendingPlan(plan) = &self.work.at { Some(&plan.submission) } else { None }
+    /// Returns what waits for its verdict.
+    pub(crate) fn submission(&self) -> Option<&Submission> {
+        if let At::Pending(pending) = &self.work.at { Some(&pending.submission) } else { None }
     }
 
-    fn plan_mut(&mut self, request_id: &RequestId) -> Option<&mut PendingPlan> {
+    fn pending_mut(&mut self, request_id: &RequestId) -> Option<&mut Pending> {
         match &mut self.work.at {
-            At::PendingPlan(plan) if plan.submission.request_id == *request_id => Some(plan),
+            At::Pending(pending) if pending.submission.request_id == *request_id => Some(pending),
             _ => None,
         }
     }

@@ -157,8 +157,9 @@ impl Conversation {
         for value in messages {
             let Ok(message) = Message::from_json(value.clone()) else { continue };
             let Some(text) = message_text::show(&message, &self.owner) else { continue };
-            if let Body::PlanApprovalRequest { request_id, .. } | Body::ReviewRequest { request_id, .. } =
-                &message.body
+            if let Body::PlanApprovalRequest { request_id, .. }
+            | Body::ReviewRequest { request_id, .. }
+            | Body::PermissionRequest { request_id, .. } = &message.body
             {
                 self.essentials.waiting.push((request_id.to_string(), text.clone()));
             }

@@ -46,6 +46,9 @@ pub(crate) fn show(message: &Message, reader: &Name) -> Option<String> {
             let id = request_id.as_str();
             tagged("plan_approval_request", &[("from", from), ("request_id", id)], plan)
         }
+        Body::PermissionRequest { request_id, .. } if for_the_lead => {
+            tagged("permission_request", &[("from", from), ("request_id", request_id.as_str())], content)
+        }
         Body::ReviewRequest { request_id, .. } if for_the_lead => {
             tagged("review_request", &[("from", from), ("request_id", request_id.as_str())], content)
         }
@@ -62,6 +65,7 @@ pub(crate) fn show(message: &Message, reader: &Name) -> Option<String> {
         Body::IdleNotification { .. }
         | Body::PlanApprovalRequest { .. }
         | Body::ReviewRequest { .. }
+        | Body::PermissionRequest { .. }
         | Body::ShutdownRequest { .. }
         | Body::ShutdownResponse { .. }
         | Body::PlanApprovalResponse { .. } => return None,

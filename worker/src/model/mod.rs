@@ -21,12 +21,12 @@ use teamd_shared::transcript::{Block, Cut, Event, Usage};
 use tokio::sync::watch;
 
 use crate::core::state::Budget;
-pub(crate) use agent::{AgentDriver, AgentMind, AgentSession, Heard, open_kept};
+pub(crate) use agent::{AgentDriver, AgentMind, AgentSession, Came, Heard, open_kept};
 pub(crate) use one_shot::OneShot;
 pub(crate) use remote::{Persona, Remote};
 pub(crate) use script::Script;
 use service::Service;
-pub(crate) use service::{Access, GATEWAY_PORT, Gateway, Progress};
+pub(crate) use service::{Access, GATEWAY_PORT, Gateway, Progress, patience};
 
 /// One answer: text and calls, in order.
 #[derive(Debug, Clone, PartialEq)]
@@ -157,7 +157,7 @@ impl Model {
 
     /// Tells whether its answers come piece by piece.
     pub(crate) fn streams(&self) -> bool {
-        self.remote().is_some()
+        matches!(self, Self::Remote(_) | Self::Agent(_))
     }
 
     /// Takes out the cost of calls that came to nothing since this was called last, in tokens.
@@ -184,7 +184,7 @@ impl Model {
         match self {
             Self::Script(script) => script.answer(),
             Self::OneShot(agent) => agent.answer(gate),
-            Self::Agent(agent) => agent.answer().await,
+            Self::Agent(agent) => agent.answer(heard).await,
             Self::Remote(remote) => remote.answer(budget, heard).await,
             Self::Unusable(error) => Err(error.clone()),
             #[cfg(test)]

@@ -111,6 +111,12 @@ impl Machine {
                 Said::Outcome(id, ..) => {
                     agent.call.take_if(|(call, _)| *call == id);
                 }
+                // It asks nothing.
+                Said::Permit(..) => {}
+                Said::Interrupt => {
+                    (agent.in_turn, agent.call) = (false, None);
+                    agent.ends.says(Heard::TurnEnded { failure: Some("interrupted".to_owned()) });
+                }
             }
         }
         self.promise(lie.is_none(), || {

@@ -100,6 +100,7 @@ impl Daemon {
             release: self.may_leave(incarnation),
             plan,
             verdict,
+            permissions: Default::default(),
         }
     }
 
@@ -185,7 +186,7 @@ impl World<'_> {
 
     /// The connection of the worker is there again.
     pub(super) fn is_greeted(&mut self, state: &WorkerState) {
-        self.note(|| format!("the worker connects: {:?}, plan {:?}", state.activity, state.plan));
+        self.note(|| format!("the worker connects: {:?}, plan {:?}", state.activity, state.awaits));
         (self.daemon.up, self.daemon.down) = (VecDeque::new(), VecDeque::new());
         if self.mutant != Some(Mutant::StatesAreNotHeard) {
             self.receive_state(state);
@@ -196,7 +197,7 @@ impl World<'_> {
     }
 
     fn receive_state(&mut self, state: &WorkerState) {
-        if self.daemon.pending_plan().is_some_and(|plan| Some(&plan.request_id) != state.plan.as_ref()) {
+        if self.daemon.pending_plan().is_some_and(|plan| Some(&plan.request_id) != state.awaits.as_ref()) {
             let plans = self.daemon.plans.iter_mut().filter(|plan| plan.status == Status::Pending);
             plans.for_each(|plan| plan.status = Status::Expired);
             self.daemon.seq += 1;
@@ -273,11 +274,7 @@ impl World<'_> {
         if let Some(known) = self.daemon.plans.iter().find(|plan| plan.request_id == *request_id) {
             let same = known.message_id == message_id;
             let status = known.status;
-            return if same {
-                ToWorker::PlanRecorded { request_id: request_id.clone(), status }
-            } else {
-                taken
-            };
+            return if same { ToWorker::Recorded { request_id: request_id.clone(), status } } else { taken };
         }
         if self.daemon.taken.contains(request_id) || !self.calm && self.rng.one_in(12) {
             self.daemon.taken.insert(request_id.clone());
@@ -289,6 +286,6 @@ impl World<'_> {
         self.daemon.closes();
         let (request_id, status) = (request_id.clone(), Status::Pending);
         self.daemon.plans.push(Plan { request_id: request_id.clone(), message_id, text, status });
-        ToWorker::PlanRecorded { request_id, status }
+        ToWorker::Recorded { request_id, status }
     }
 }

@@ -71,15 +71,15 @@ impl World<'_> {
     /// A plan without a waiting worker has expired.
     fn pending_plans_are_awaited(&self) -> Result<(), String> {
         let (Some(plan), Some(worker)) = (self.daemon.pending_plan(), &self.worker) else { return Ok(()) };
-        let awaited = worker.said.plan.as_ref() == Some(&plan.request_id) || !self.daemon.up.is_empty();
+        let awaited = worker.said.awaits.as_ref() == Some(&plan.request_id) || !self.daemon.up.is_empty();
         check(awaited, || format!("the plan {} is pending, and no worker waits for it", plan.request_id))
     }
 
     fn is_at_rest(&self) -> Result<(), String> {
         let Some(worker) = &self.worker else { return Err("there is no worker".to_owned()) };
         let said = &worker.said;
-        check(said.doing == Doing::Idle && said.plan.is_none(), || {
-            format!("it does not come to rest: {:?}, {:?}, plan {:?}", said.doing, said.activity, said.plan)
+        check(said.doing == Doing::Idle && said.awaits.is_none(), || {
+            format!("it does not come to rest: {:?}, {:?}, plan {:?}", said.doing, said.activity, said.awaits)
         })?;
         check(said.applied_seq == self.daemon.seq, || "it has not applied the last directive".to_owned())?;
         check(self.daemon.pending_plan().is_none(), || "a plan waits for ever".to_owned())?;

@@ -1,4 +1,4 @@
-//! `plan_approval` of the lead agent: answers a plan or a review, or recommends an answer to the person who decides.
+//! `plan_approval` of the lead agent: answers a plan, a review or a permission question, or recommends an answer to the person who decides.
 //!
 //! A person may take days. Meanwhile the worker answers a shutdown, hears the person, and can be interrupted.
 
@@ -21,14 +21,15 @@ use crate::agent::session::Session;
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Answers the plan of a teammate: `approve` true opens its gate, false leaves it closed, and `feedback` says what
-/// to change. It answers the review of submitted work, too: `approve` true completes the task, false sends it back.
+/// to change. It answers the review of submitted work (`approve` true completes the task, false sends it back) and the
+/// question of an agent whether it may use a tool, too.
 /// Read the plan or the work first, and look into the files if you have to. Where a person must decide, your call is
 /// a recommendation: it is shown to the person, and the result is what the person decided; or the result says how a
 /// person can answer.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AnswerPlan {
-    /// The id of the plan or review, as it stands in the plan_approval_request or review_request.
+    /// The id of the request, as it stands in the plan_approval_request, review_request or permission_request.
     pub(crate) request_id: RequestId,
     /// True to approve, false to reject.
     pub(crate) approve: bool,
@@ -41,7 +42,7 @@ impl<T: Tools> Session<T> {
     /// Answers a plan, or lets a person answer it who sees what the lead agent recommends.
     pub(super) async fn answer_plan(&mut self, input: AnswerPlan) -> Result<String, String> {
         let AnswerPlan { request_id, approve, feedback } = input;
-        let answer = Command::Answer { request_id: request_id.clone(), approve, feedback };
+        let answer = Command::Answer { request_id: request_id.clone(), approve, feedback, permissions: None };
         match self.dispatcher.ask(answer).await {
             Ok(Err(Unanswered::Refused(refusal))) if refusal.code == RefusalCode::Rejected => {
                 if team::has_chat(self.outbox.dir()) {
@@ -56,7 +57,9 @@ impl<T: Tools> Session<T> {
             answered => self.done(answered)?,
         };
         let told = match approve {
-            true => "approved: the gate of its author is open, or the task that was reviewed is completed",
+            true => {
+                "approved: the gate of its author is open, the task that was reviewed is completed, or the tool may be used"
+            }
             false => "rejected: its author has your feedback; a gate that was closed stays closed",
         };
         Ok(told.to_owned())

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueHint};
-use teamd_shared::member::{MemberStatus, TermsPatch};
+use teamd_shared::member::{MemberStatus, Permissions, TermsPatch};
 use teamd_shared::name::Name;
 use teamd_shared::task::TaskId;
 
@@ -162,6 +162,9 @@ pub(crate) struct Chat {
     /// Model for a lead agent that is started: PROVIDER or PROVIDER:MODEL
     #[arg(long, value_name = "MODEL")]
     pub(crate) model: Option<String>,
+    /// Agent for a lead agent that is started: builtin, claude, codex, or one defined in team.toml
+    #[arg(long, value_name = "AGENT")]
+    pub(crate) agent: Option<String>,
     /// Workspace for a lead agent that is started [default: the parent of the team directory]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) workspace: Option<String>,
@@ -194,7 +197,7 @@ pub(crate) struct Attach {
 
 #[derive(Debug, Args)]
 pub(crate) struct VerdictArgs {
-    /// Id of the plan or work, or its first 4 or more characters; at a terminal also the teammate's name
+    /// Id of the plan, work or permission, or its first 4 or more characters; at a terminal also the teammate's name
     #[arg(add = plans())]
     pub(crate) id: String,
     /// Feedback for the teammate, or - to read it from stdin
@@ -206,6 +209,15 @@ pub(crate) struct VerdictArgs {
         allow_hyphen_values = true
     )]
     pub(crate) feedback: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Approve {
+    #[command(flatten)]
+    pub(crate) verdict: VerdictArgs,
+    /// How permission questions of its agent are answered from now on: allow or ask
+    #[arg(long, value_name = "HOW", hide_possible_values = true)]
+    pub(crate) permissions: Option<Permissions>,
 }
 
 #[derive(Debug, Args)]

@@ -1,13 +1,15 @@
-//! `teamctl approve` and `teamctl reject`: the answer to a plan or a review. Giving the same answer again is no error.
+//! `teamctl approve` and `teamctl reject`: the answer to a plan, a review or a permission question. Giving the same answer again is no error.
 
 use serde_json::json;
 use teamd_shared::control::{Command, Done};
 use teamd_shared::id::RequestId;
+use teamd_shared::member::Permissions;
 use teamd_shared::name::Name;
 use teamd_shared::request::{Kind, Request, Status};
 use teamd_shared::team_dir::TeamDir;
 
 use crate::client::{Client, unexpected};
+use crate::ctl::args::{Approve, VerdictArgs};
 use crate::ctl::context::{Context, block_on};
 use crate::ctl::render::count;
 use crate::ctl::{escape, requests, roster, text};
@@ -17,11 +19,35 @@ use crate::exit_code::ExitCode;
 /// How much of an id an answer needs: one character, or a name that was meant for another command, opens no gate.
 const SHORTEST: usize = 4;
 /// What can be answered.
-const JUDGED: [Kind; 2] = [Kind::PlanApproval, Kind::Review];
+const JUDGED: [Kind; 3] = [Kind::PlanApproval, Kind::Review, Kind::Permission];
+
+/// What a person answers.
+#[derive(Debug, Clone)]
+pub(in crate::ctl) struct Answer {
+    /// Yes or no.
+    pub(in crate::ctl) approve: bool,
+    /// What to change, or what to mind.
+    pub(in crate::ctl) feedback: String,
+    /// How permission questions are answered from then on.
+    pub(in crate::ctl) permissions: Option<Permissions>,
+}
+
+impl From<Approve> for Answer {
+    fn from(Approve { verdict, permissions }: Approve) -> Self {
+        Self { approve: true, feedback: verdict.feedback, permissions }
+    }
+}
+
+impl From<VerdictArgs> for Answer {
+    fn from(reject: VerdictArgs) -> Self {
+        Self { approve: false, feedback: reject.feedback, permissions: None }
+    }
+}
 
 /// Runs the command.
-pub(in crate::ctl) fn run(context: &Context, id: &str, approve: bool, feedback: &str) -> CommandResult {
-    let feedback = text::given(feedback)?;
+pub(in crate::ctl) fn run(context: &Context, id: &str, answer: Answer) -> CommandResult {
+    let approve = answer.approve;
+    let answer = Answer { feedback: text::given(&answer.feedback)?, ..answer };
     let asked = match meant(&context.dir()?, id)? {
         Meant::This(asked) => asked,
         Meant::OnlyOneOf(asked) if context.out.can_ask() => match confirm(context, &asked, approve)? {
@@ -30,15 +56,15 @@ pub(in crate::ctl) fn run(context: &Context, id: &str, approve: bool, feedback: 
         },
         Meant::OnlyOneOf(asked) => return Err(name_the_id(&asked, approve)),
     };
-    give(context, asked.request_id.as_str(), approve, feedback)?.print(context)?;
+    give(context, asked.request_id.as_str(), answer)?.print(context)?;
     Ok(ExitCode::Done)
 }
 
 /// What a person means who names an id, or a teammate.
 enum Meant {
-    /// The plan or review with this id.
+    /// The request with this id.
     This(Request),
-    /// The one pending plan or review of this teammate: which that is a person must see before it is answered.
+    /// The one request of this teammate that waits: which that is a person must see before it is answered.
     OnlyOneOf(Request),
 }
 
@@ -52,15 +78,14 @@ fn meant(dir: &TeamDir, word: &str) -> Result<Meant, CommandError> {
         let is_its = |it: &Request| it.kind.is_judged() && it.is_pending() && it.from == name.as_str();
         let its = requests::recent(dir)?.into_iter().find(is_its);
         return its.map(Meant::OnlyOneOf).ok_or_else(|| {
-            CommandError::new(ExitCode::NotFound, format!("no plan or review of {name} waits for an answer"))
-                .hint("`teamctl plans` and `teamctl reviews` show what is pending")
+            CommandError::new(ExitCode::NotFound, format!("nothing of {name} waits for an answer"))
+                .hint("`teamctl requests` shows what is pending")
         });
     }
     let asked = by_id?;
     if !is_whole && word.len() < SHORTEST {
         let message = format!("{word:?} is too short for an answer: give {SHORTEST} characters of the id");
-        return Err(CommandError::new(ExitCode::Usage, message)
-            .hint("`teamctl plans` and `teamctl reviews` show the ids"));
+        return Err(CommandError::new(ExitCode::Usage, message).hint("`teamctl requests` shows the ids"));
     }
     Ok(Meant::This(asked))
 }
@@ -79,15 +104,17 @@ fn confirm(context: &Context, asked: &Request, approve: bool) -> Result<bool, Co
 fn name_the_id(asked: &Request, approve: bool) -> CommandError {
     let (verb, id, noun) = (if approve { "approve" } else { "reject" }, &asked.request_id, asked.kind.noun());
     let message = format!("{} is a teammate, not the id of a {noun}", asked.from);
-    CommandError::new(ExitCode::Usage, message)
-        .hint(format!("`teamctl {noun}s {id}` shows its {noun}, `teamctl {verb} {id}` answers it"))
+    CommandError::new(ExitCode::Usage, message).hint(format!(
+        "`teamctl {} {id}` shows its {noun}, `teamctl {verb} {id}` answers it",
+        asked.kind.listed_by()
+    ))
 }
 
 /// An answer that the daemon has recorded.
 pub(in crate::ctl) struct Answered {
     request_id: RequestId,
     kind: Kind,
-    /// The teammate whose plan or work it is.
+    /// The teammate whose request it is.
     pub(in crate::ctl) from: String,
     approve: bool,
     /// Whether it had this answer already.
@@ -95,12 +122,8 @@ pub(in crate::ctl) struct Answered {
 }
 
 /// Gives the answer, and prints nothing.
-pub(in crate::ctl) fn give(
-    context: &Context,
-    id: &str,
-    approve: bool,
-    feedback: String,
-) -> Result<Answered, CommandError> {
+pub(in crate::ctl) fn give(context: &Context, id: &str, answer: Answer) -> Result<Answered, CommandError> {
+    let approve = answer.approve;
     let dir = context.dir()?;
     let asked = match meant(&dir, id)? {
         Meant::This(asked) => asked,
@@ -108,7 +131,7 @@ pub(in crate::ctl) fn give(
     };
     let (request_id, from, kind) = (asked.request_id.clone(), asked.from.clone(), asked.kind);
     let wanted = if approve { Status::Approved } else { Status::Rejected };
-    let repeated = match block_on(record(&dir, &request_id, approve, feedback)) {
+    let repeated = match block_on(record(&dir, &request_id, answer)) {
         Ok(repeated) => repeated,
         // It ended so long ago that the daemon knows it no more: the journal does.
         Err(error) if error.code() == ExitCode::NotFound && asked.status == wanted => true,
@@ -121,17 +144,17 @@ pub(in crate::ctl) fn give(
     Ok(Answered { request_id, kind, from, approve, repeated })
 }
 
-/// Gives the answer to the plan or review of this id, and to no other one. Returns whether it had this answer already.
+/// Gives the answer to the request of this id, and to no other one. Returns whether it had this answer already.
 ///
 /// # Errors
 /// If the daemon does not run, or refuses the answer.
 pub(in crate::ctl) async fn record(
     dir: &TeamDir,
     request_id: &RequestId,
-    approve: bool,
-    feedback: String,
+    answer: Answer,
 ) -> Result<bool, CommandError> {
-    let command = Command::Answer { request_id: request_id.clone(), approve, feedback };
+    let Answer { approve, feedback, permissions } = answer;
+    let command = Command::Answer { request_id: request_id.clone(), approve, feedback, permissions };
     match Client::connect(dir).await?.call(command).await? {
         Done::Answered { repeated } => Ok(repeated),
         other => Err(unexpected(&other)),

@@ -21,7 +21,12 @@ pub(in crate::ctl) fn run(context: &Context, args: &Chat) -> CommandResult {
     auto_start::ensure_daemon(context, args.no_start, |_| Ok(()))?;
     let mut flags = TermsPatch { workspace: args.workspace.clone(), ..TermsPatch::default() };
     make_absolute(&mut flags)?;
-    let start = LeadOptions { model: args.model.clone(), workspace: flags.workspace, fresh: args.fresh };
+    let start = LeadOptions {
+        model: args.model.clone(),
+        agent: args.agent.clone(),
+        workspace: flags.workspace,
+        fresh: args.fresh,
+    };
     let target = ChatTarget { name: Name::lead(), start: Some(start) };
     chat::run(context, &ChatOptions { target, last: args.last, timeout: args.timeout })
 }

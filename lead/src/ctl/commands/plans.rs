@@ -41,7 +41,7 @@ fn table(found: &[Request]) -> Table {
                     if review.touched_protected.is_some() { " (touched protected files)" } else { "" };
                 (review.task.to_string(), format!("{}{touched}", review.subject))
             }
-            Payload::Shutdown { .. } => continue,
+            Payload::Shutdown { .. } | Payload::Permission { .. } => continue,
         };
         let age = clock::age(request.created_at);
         let cells = [request.request_id.as_str(), &request.from, &age, &number, &text];

@@ -56,6 +56,7 @@ fn details(request: &Request) -> String {
             ("forced", force_after.map(|after| format!("after {}", clock::span(after))).unwrap_or_default()),
         ]),
         Payload::Plan { plan } => all.push(("plan", plan.clone())),
+        Payload::Permission { .. } => all.push(("wants", request.payload.text())),
         Payload::Review(review) => all.extend([
             ("work", request.payload.text()),
             (

@@ -56,6 +56,7 @@ fn detail(body: &Body) -> String {
         Body::Broadcast | Body::PlanRequest { .. } | Body::Unknown { .. } => kind.to_owned(),
         Body::ShutdownRequest { request_id, .. }
         | Body::ReviewRequest { request_id, .. }
+        | Body::PermissionRequest { request_id, .. }
         | Body::PlanApprovalRequest { request_id, .. } => {
             format!("{kind} {request_id}")
         }

@@ -60,7 +60,8 @@ pub(super) fn answer(dir: &TeamDir, verdict: Verdict) -> Act<'_> {
     Box::pin(async move {
         let Verdict { request_id, what, approve, feedback } = verdict;
         let status = if approve { "approved" } else { "rejected" };
-        Done::Said(match answer::record(dir, &request_id, approve, feedback).await {
+        let answer = answer::Answer { approve, feedback, permissions: None };
+        Done::Said(match answer::record(dir, &request_id, answer).await {
             Ok(repeated) => format!("the {what} is {}{status}", if repeated { "already " } else { "" }),
             Err(error) => explained(&error),
         })

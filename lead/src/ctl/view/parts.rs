@@ -237,6 +237,7 @@ fn message(value: &Value) -> Part {
         Body::PlanApprovalRequest { request_id, .. } => {
             return Part::Aside(format!("{from} submits a plan ({request_id})"));
         }
+        Body::PermissionRequest { request_id, .. } => format!(" asks for permission {request_id}"),
         Body::ReviewRequest { request_id, .. } => format!(" asks for review {request_id}"),
         Body::IdleNotification { idle_reason: IdleReason::Available, .. } => " is idle".to_owned(),
         Body::IdleNotification { idle_reason, .. } => format!(" is idle ({})", idle_reason.as_str()),

@@ -118,7 +118,7 @@ impl Past {
     fn request(&mut self, request: &Request) {
         let (spans, end) = match (request.kind, request.status) {
             // Work on other tasks goes on while a review waits.
-            (Kind::PlanApproval, _) => (&mut self.awaiting, request.resolved_at),
+            (Kind::PlanApproval | Kind::Permission, _) => (&mut self.awaiting, request.resolved_at),
             (Kind::Shutdown, Status::Approved) => (&mut self.leaving, None),
             (Kind::Shutdown, _) => (&mut self.leaving, request.resolved_at),
             _ => return,

@@ -146,6 +146,7 @@ impl Step {
                 ("shutdown", Some((request_id, stage(*approve))))
             }
             Body::PlanApprovalRequest { request_id, .. } => ("plan", Some((request_id, Stage::Asked))),
+            Body::PermissionRequest { request_id, .. } => ("permission", Some((request_id, Stage::Asked))),
             Body::ReviewRequest { request_id, .. } => ("review", Some((request_id, Stage::Asked))),
             Body::PlanApprovalResponse { request_id, approve, .. } => {
                 ("plan", Some((request_id, stage(*approve))))

@@ -253,7 +253,11 @@ impl Order {
                     return Err(CommandError::new(ExitCode::Usage, "a rejection says why"));
                 }
                 let dir = context.dir()?;
-                let repeated = block_on(answer::record(&dir, &id, approve, feedback))?;
+                let repeated = block_on(answer::record(
+                    &dir,
+                    &id,
+                    answer::Answer { approve, feedback, permissions: None },
+                ))?;
                 let (already, status) =
                     (if repeated { "already " } else { "" }, if approve { "approved" } else { "rejected" });
                 context.out.text(format_args!("{id} is {already}{status}")).map(|()| ExitCode::Done)

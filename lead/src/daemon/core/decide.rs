@@ -119,8 +119,8 @@ impl View<'_> {
     fn command(&self, client: ReplyTo, command: &Command, ids: &mut dyn Ids) -> Result<Decision, Refusal> {
         match command {
             Command::Shutdown(order) => self.shutdown(client, order, ids),
-            Command::Answer { request_id, approve, feedback } => {
-                self.answer(client, (request_id, *approve, feedback), ids)
+            Command::Answer { request_id, approve, feedback, permissions } => {
+                self.answer(client, (request_id, *approve, feedback, *permissions), ids)
             }
             Command::RequestPlan { id, name, content, wait } => {
                 self.request_plan(client, (id, name, content, *wait), ids)
@@ -198,7 +198,7 @@ impl View<'_> {
         Ok(decision)
     }
 
-    /// Returns a request that begins: the lead asks a member to leave, or a member asks the lead about its plan or work.
+    /// Returns a request that begins: the lead asks a member to leave, or a member asks the lead.
     fn pending(
         &self,
         request_id: RequestId,
@@ -211,6 +211,7 @@ impl View<'_> {
             Payload::Shutdown { .. } => (Kind::Shutdown, lead, name),
             Payload::Plan { .. } => (Kind::PlanApproval, name, lead),
             Payload::Review(_) => (Kind::Review, name, lead),
+            Payload::Permission { .. } => (Kind::Permission, name, lead),
         };
         Request {
             request_id,
@@ -226,6 +227,7 @@ impl View<'_> {
             reason: None,
             answered_by: None,
             agent: false,
+            permissions: None,
         }
     }
 

@@ -20,6 +20,7 @@ pub(crate) fn directive(team: &Team, live: &Live, name: &Name) -> Option<Directi
         release: team.release(name).is_some(),
         plan: team.pending(name, Kind::PlanApproval).map(|request| request.request_id.clone()),
         verdict: verdict(team, live, name),
+        permissions: member.record.terms.permissions,
     })
 }
 
@@ -32,16 +33,16 @@ fn pending_shutdown(request: &Request) -> Option<PendingShutdown> {
     })
 }
 
-/// Returns the verdict on the plan that the worker says it waits for, else on its last one.
+/// Returns the verdict on what the worker says that it waits for, else on its last plan.
 fn verdict(team: &Team, live: &Live, name: &Name) -> Option<PlanVerdict> {
-    let awaited = live.member(name).and_then(|alive| alive.said.plan.as_ref());
+    let awaited = live.member(name).and_then(|alive| alive.said.awaits.as_ref());
     let awaited =
         awaited.and_then(|id| team.requests.get(id)).filter(|request| request.member() == name.as_str());
     let request = awaited.or_else(|| team.plan_of(name)).filter(|request| !request.is_pending())?;
     Some(verdict_of(request))
 }
 
-/// Returns the verdict on a plan that is not pending any more.
+/// Returns the verdict on a request that is not pending any more.
 pub(crate) fn verdict_of(request: &Request) -> PlanVerdict {
     PlanVerdict {
         request_id: request.request_id.clone(),

@@ -11,7 +11,7 @@ use teamd_shared::journal::Team;
 use teamd_shared::member::{Doing, Ending, Member, Phase, RestartLimit};
 use teamd_shared::mutant;
 use teamd_shared::name::Name;
-use teamd_shared::request::Payload;
+use teamd_shared::request::{Kind, Payload};
 use teamd_shared::task::TaskId;
 use teamd_shared::transcript::Usage;
 
@@ -30,6 +30,8 @@ const FOREVER: Duration = Duration::from_secs(u64::MAX / 4);
 pub(crate) struct Rules {
     /// Between the steps of the termination ladder.
     pub(crate) grace: Duration,
+    /// How long a permission question waits for its answer.
+    pub(crate) permission_timeout: Duration,
     /// How often a crashed teammate is started again.
     pub(crate) restart: RestartLimit,
     /// How long a worker that should answer may be silent; none: no worker is asked.
@@ -83,7 +85,7 @@ pub(crate) struct Alive {
     adopted_age: Duration,
 }
 
-/// The steps of the termination ladder that are due some time, since the daemon began.
+/// The steps that are due some time, since the daemon began: those of the termination ladder, and of a question.
 #[derive(Debug, Default, Clone, Copy, PartialEq)]
 struct Deadlines {
     /// `--force`: then signals end it.
@@ -94,15 +96,19 @@ struct Deadlines {
     kill: Option<Duration>,
     /// Its time limit.
     limit: Option<Duration>,
+    /// It has asked for a permission: then that is refused.
+    permission: Option<Duration>,
 }
 
-/// A step of the termination ladder that is due.
+/// A step that is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Due {
     /// SIGTERM, for this reason.
     Terminate(Ending),
     /// SIGKILL.
     Kill,
+    /// Its permission question is refused.
+    Refuse,
 }
 
 impl Live {
@@ -321,6 +327,11 @@ impl Live {
         } else {
             deadlines.limit = None;
         }
+        if team.pending(name, Kind::Permission).is_some() {
+            deadlines.permission.get_or_insert(now.monotonic + rules.permission_timeout);
+        } else {
+            deadlines.permission = None;
+        }
         if member.ending.is_some() {
             deadlines.kill.get_or_insert(now.monotonic + grace);
             (deadlines.forced, deadlines.overdue) = (None, None);
@@ -442,6 +453,7 @@ impl Deadlines {
             (self.forced, Due::Terminate(Ending::Force)),
             (self.overdue, Due::Terminate(Ending::Overdue)),
             (self.limit, Due::Terminate(Ending::Limit)),
+            (self.permission, Due::Refuse),
         ];
         steps.into_iter().filter_map(|(at, due)| Some((at?, due)))
     }

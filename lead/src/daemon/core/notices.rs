@@ -34,7 +34,7 @@ pub(crate) fn message(line: &Line, tell: &Notice) -> Option<Message> {
         }),
         Record::Request(record) => of_request(record).map(|body| match record.request.kind {
             Kind::Review => new(TEAMD, body).with_content(record.request.payload.text()),
-            Kind::Shutdown | Kind::PlanApproval => new(LEAD, body),
+            Kind::Shutdown | Kind::PlanApproval | Kind::Permission => new(LEAD, body),
         }),
         Record::Task(record) => {
             let (body, text) = of_task(record, to, line.seq)?;

@@ -56,8 +56,8 @@ pub(crate) fn standing<'t>(team: &'t Team, live: &'t Live, member: &Member) -> S
     let Some(alive) = alive.filter(|_| !leaves && doing(team, live, member) == Doing::Idle) else {
         return Standing::Busy;
     };
-    if let Some(plan) = team.pending(name, Kind::PlanApproval) {
-        return Standing::Waits(plan);
+    if let Some(asked) = team.awaited_by(name) {
+        return Standing::Waits(asked);
     }
     if let Some(reason) = alive.said.idle_reason.filter(|reason| *reason != IdleReason::Available) {
         let activity = alive.said.activity.as_str();
@@ -137,7 +137,7 @@ impl Quiet<'_> {
             Some(owner) => members.filter(|member| member.name == *owner).collect(),
             None => members.filter(|it| it.name != Name::lead() && task.is_for(it)).collect(),
         };
-        let plan = |member: &&Member| self.team.pending(&member.name, Kind::PlanApproval);
+        let asked = |member: &&Member| self.team.awaited_by(&member.name);
         let (requests, why) = if let Some(review) = self.review(task) {
             (vec![review], self.waits(review))
         } else if let Some(why) = self.stalled(task) {
@@ -147,7 +147,7 @@ impl Quiet<'_> {
                 blockers.iter().map(|(id, status)| format!("{id} ({})", status.as_str().replace('_', " ")));
             (Vec::new(), format!("it is blocked by {}", each.collect::<Vec<_>>().join(", ")))
         } else {
-            (concerned.iter().filter_map(plan).collect(), self.why_of(task, &concerned))
+            (concerned.iter().filter_map(asked).collect(), self.why_of(task, &concerned))
         };
         let requests = requests.into_iter().map(|request| request.request_id.clone()).collect();
         Obstacle { task: Some(task.id), why, requests }

@@ -176,16 +176,16 @@ pub(crate) fn status(team: &Team, live: &Live, member: &Member) -> MemberStatus 
     let leaving = team.release(name).is_some()
         || member.ending.is_some()
         || team.pending(name, Kind::Shutdown).is_some();
-    let plan = team.pending(name, Kind::PlanApproval).is_some();
-    MemberStatus::of(member.phase, leaving, plan, doing(team, live, member))
+    let waits = team.awaited_by(name).is_some();
+    MemberStatus::of(member.phase, leaving, waits, doing(team, live, member))
 }
 
-/// Returns what a worker does. If its plan has a verdict it is at work, even if it has not said so yet.
+/// Returns what a worker does. If what it waits for has a verdict it is at work, even if it has not said so yet.
 pub(crate) fn doing(team: &Team, live: &Live, member: &Member) -> Doing {
     let incarnation = Incarnation::of(member);
     let Some(said) = live.of(&incarnation).map(|alive| &alive.said) else { return Doing::Starting };
     // An id that is taken belongs to another member.
     let own = |request: &&Request| request.member() == member.name.as_str();
-    let plan = said.plan.as_ref().and_then(|id| team.requests.get(id)).filter(own);
-    if plan.is_some_and(|request| !request.is_pending()) { Doing::Working } else { said.doing }
+    let asked = said.awaits.as_ref().and_then(|id| team.requests.get(id)).filter(own);
+    if asked.is_some_and(|request| !request.is_pending()) { Doing::Working } else { said.doing }
 }

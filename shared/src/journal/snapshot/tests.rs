@@ -76,6 +76,7 @@ fn of_a_thousand_ended_requests_the_last_ones_are_kept_and_all_pending_ones() {
             reason: None,
             answered_by: None,
             agent: false,
+            permissions: None,
         };
         let record = Record::Request(Box::new(RequestRecord::of(RequestEvent::Asked, request)));
         let (seq, done) = (team.seq + 1, team.done);

@@ -44,7 +44,12 @@ fn shutdown() -> Command {
 }
 
 fn answer_to_plan() -> Command {
-    Command::Answer { request_id: RequestId::new("a1").unwrap(), approve: true, feedback: String::new() }
+    Command::Answer {
+        request_id: RequestId::new("a1").unwrap(),
+        approve: true,
+        feedback: String::new(),
+        permissions: None,
+    }
 }
 
 fn spawn() -> Command {

@@ -51,8 +51,15 @@ impl Tools for Idle {
 
 /// A dispatcher with an open gate, which the daemon wakes.
 fn dispatcher_of(dir: &Arc<TeamDir>, alice: &Name, at: At) -> Dispatcher<Idle> {
-    let directive =
-        Directive { seq: 1, gate: Gate::Open, shutdown: None, release: false, plan: None, verdict: None };
+    let directive = Directive {
+        seq: 1,
+        gate: Gate::Open,
+        shutdown: None,
+        release: false,
+        plan: None,
+        verdict: None,
+        permissions: Default::default(),
+    };
     let mailbox =
         Mailbox::open(Arc::clone(dir), alice, Position::START, Vec::new(), Waking::ByDaemon).unwrap();
     let limits = Budget { turns: 5, tokens: None, cost: None };
@@ -109,6 +116,7 @@ async fn mail_behind_more_news_than_fit_into_memory_is_consumed_before_a_shutdow
         release: false,
         plan: None,
         verdict: None,
+        permissions: Default::default(),
     };
     dispatcher.receive(ToWorker::Directive(directive));
     while dispatcher.state.next(dispatcher.now()) == Step::TakeIn {

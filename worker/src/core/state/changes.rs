@@ -11,9 +11,9 @@ use teamd_shared::request::Status;
 use teamd_shared::transcript::Event;
 
 use super::{
-    Arrived, At, Budget, End, OpenShutdown, PendingPlan, REWRITES, ShutdownAnswer, State, SubmissionProgress,
+    Arrived, At, Budget, End, OpenShutdown, Pending, REWRITES, ShutdownAnswer, State, SubmissionProgress,
 };
-use crate::core::plan::Submission;
+use crate::core::submission::Submission;
 
 /// How long the decision waits after an answer could not be written.
 const RETRY: Duration = Duration::from_secs(1);
@@ -48,9 +48,9 @@ impl State {
         decided
     }
 
-    /// The daemon has recorded a plan.
-    pub(crate) fn plan_recorded(&mut self, request_id: &RequestId, status: Status) {
-        if let Some(plan) = self.plan_mut(request_id) {
+    /// The daemon has recorded a plan or a question.
+    pub(crate) fn recorded(&mut self, request_id: &RequestId, status: Status) {
+        if let Some(plan) = self.pending_mut(request_id) {
             plan.progress = SubmissionProgress::Recorded(status);
         }
     }
@@ -59,7 +59,7 @@ impl State {
     pub(crate) fn refused(&mut self, request_id: &RequestId, (why, taken): (String, bool), now: Duration) {
         if self.answer.as_ref().is_some_and(|answer| answer.request_id == *request_id) {
             self.answer_ended(Err(why), now);
-        } else if let Some(plan) = self.plan_mut(request_id) {
+        } else if let Some(plan) = self.pending_mut(request_id) {
             plan.lost += u32::from(!taken);
             plan.progress = match taken {
                 true => SubmissionProgress::Taken,
@@ -178,18 +178,24 @@ impl State {
         self.answer = None;
     }
 
-    /// The model submits a plan: the gate closes.
-    pub(crate) fn planning(&mut self, submission: Submission) {
+    /// A plan is submitted: the gate closes. Or a permission is asked for.
+    pub(crate) fn submitting(&mut self, submission: Submission) {
         let progress = SubmissionProgress::Nothing;
-        self.work.at = At::PendingPlan(PendingPlan { submission, progress, lost: 0 });
+        self.work.at = At::Pending(Pending { submission, progress, lost: 0 });
         self.act();
     }
 
-    /// The line of the plan is being submitted.
+    /// The line of it is being submitted.
     pub(crate) fn submitted(&mut self) {
-        if let At::PendingPlan(plan) = &mut self.work.at {
+        if let At::Pending(plan) = &mut self.work.at {
             plan.progress = SubmissionProgress::Submitted;
         }
+    }
+
+    /// The agent has its answer, and goes on with the call.
+    pub(crate) fn permitted(&mut self) {
+        self.work.at = At::Call;
+        self.act();
     }
 
     /// An answer to the shutdown is being submitted.

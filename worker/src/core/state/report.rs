@@ -7,7 +7,7 @@ use teamd_shared::price::{Dollars, Price};
 use teamd_shared::request::Status;
 use teamd_shared::transcript::Usage;
 
-use super::{At, Budget, PendingPlan, State, SubmissionProgress};
+use super::{At, Budget, Pending, State, SubmissionProgress};
 
 /// How much of an error the roster shows, in characters.
 const SHOWN: usize = 160;
@@ -78,10 +78,10 @@ impl State {
     pub(crate) fn report(&self, needs_waking: bool) -> WorkerState {
         let (doing, activity) = match &self.work.at {
             At::Idle => (Doing::Idle, self.work.trouble.as_str()),
-            At::PendingPlan(PendingPlan {
-                progress: SubmissionProgress::Recorded(Status::Pending), ..
-            }) => (Doing::Idle, "waiting for approval"),
-            At::PendingPlan(_) => (Doing::Working, "submitting a plan"),
+            At::Pending(Pending { progress: SubmissionProgress::Recorded(Status::Pending), .. }) => {
+                (Doing::Idle, "waiting for approval")
+            }
+            At::Pending(_) => (Doing::Working, "asking for approval"),
             At::Asking => (Doing::Working, "waiting for a person"),
             At::Calling { activity, .. } => (Doing::Working, activity.as_str()),
             At::Turn { .. } | At::Thinking { .. } | At::Call | At::Done(_) => (Doing::Working, "thinking"),
@@ -89,15 +89,15 @@ impl State {
         // Beside the activity, which the lead agent is shown: a pause is for people. One that was told late belongs to a
         // call that is over.
         let waiting = self.pause.clone().filter(|_| matches!(self.work.at, At::Thinking { .. }));
-        // Reported from before the plan is submitted: a state without it would let it expire as soon as it is recorded.
-        let plan = self.plan().map(|plan| plan.request_id.clone());
+        // Reported from before it is submitted: a state without it would let it expire as soon as it is recorded.
+        let awaits = self.submission().map(|submission| submission.request_id.clone());
         WorkerState {
             applied_seq: self.applied_seq,
             doing,
             activity: activity.to_owned(),
             idle_reason: self.work.idle_reason.filter(|_| matches!(self.work.at, At::Idle)),
             waiting,
-            plan,
+            awaits,
             needs_waking,
             read: self.work.position.offset,
             usage: self.work.usage,

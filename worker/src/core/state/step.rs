@@ -6,7 +6,7 @@ use teamd_shared::id::RequestId;
 use teamd_shared::message::{IdleReason, Relevance};
 use teamd_shared::request::Status;
 
-use super::{At, PendingPlan, ShutdownAnswer, State, SubmissionProgress};
+use super::{At, Pending, ShutdownAnswer, State, SubmissionProgress};
 
 /// What to do next.
 #[derive(Debug, Clone, PartialEq)]
@@ -28,12 +28,12 @@ pub(crate) enum Step {
     Call,
     /// Give every call that has no result one that says why it does not run.
     Skip(Why),
-    /// Write the line of the plan, and submit it.
-    SubmitPlan,
-    /// Choose another id for the plan.
-    RenumberPlan,
-    /// Tell the model what became of its plan.
-    Resolve(PlanOutcome),
+    /// Write the line of the plan or question, and submit it.
+    Submit,
+    /// Choose another id for it.
+    Renumber,
+    /// Tell the model what became of it.
+    Resolve(Judged),
     /// Answer the shutdown for the model.
     Approve {
         /// The request.
@@ -77,8 +77,8 @@ pub(crate) enum End {
     Unknown(String),
 }
 
-/// What became of a plan: how it was answered (or that it expired), with the feedback; or why it was never recorded.
-pub(crate) type PlanOutcome = Result<(Status, String), String>;
+/// What became of a plan or question: how it was answered (or that it expired), with the feedback; or why it was never recorded.
+pub(crate) type Judged = Result<(Status, String), String>;
 
 const WAIT: Step = Step::Wait(None);
 
@@ -93,10 +93,10 @@ impl State {
         }
         match self.work.at {
             At::Done(reason) => return Step::Finish(reason),
-            At::Call | At::PendingPlan(_) if self.interrupted => return Step::Skip(Why::Interrupted),
+            At::Call | At::Pending(_) if self.interrupted => return Step::Skip(Why::Interrupted),
             At::Turn { .. } if self.interrupted => return Step::Finish(IdleReason::Interrupted),
             At::Call if self.release && !self.keep_calls => return Step::Skip(Why::Released),
-            At::PendingPlan(_) if self.release => return Step::Skip(Why::Released),
+            At::Pending(_) if self.release => return Step::Skip(Why::Released),
             At::Idle | At::Turn { .. } if self.release => return Step::Leave(End::Approved),
             _ => {}
         }
@@ -115,7 +115,7 @@ impl State {
             At::Turn { .. } if self.arrived.mail != Relevance::None => Step::TakeIn,
             At::Turn { results } => self.show(*results).unwrap_or(Step::Think),
             At::Call => Step::Call,
-            At::PendingPlan(plan) => self.plan_step(plan, now),
+            At::Pending(plan) => self.verdict_step(plan, now),
             At::Done(reason) => Step::Finish(*reason),
             At::Thinking { .. } | At::Calling { .. } | At::Asking => WAIT,
         }
@@ -149,9 +149,7 @@ impl State {
 
     fn ending(&self, end: &End) -> Step {
         match self.work.at {
-            At::Call | At::Calling { .. } | At::Asking | At::PendingPlan(_) => {
-                Step::Skip(Why::Ends(end.clone()))
-            }
+            At::Call | At::Calling { .. } | At::Asking | At::Pending(_) => Step::Skip(Why::Ends(end.clone())),
             At::Done(reason) => Step::Finish(reason),
             At::Idle | At::Turn { .. } | At::Thinking { .. } => Step::Leave(end.clone()),
         }
@@ -167,7 +165,8 @@ impl State {
             At::Idle if self.arrived.mail == Relevance::Work && shutdown.mail_first => return None,
             At::Idle if shutdown.shown => "the turn ended without an answer".to_owned(),
             At::Idle => "idle".to_owned(),
-            At::PendingPlan(_) => "waiting for a verdict on its plan".to_owned(),
+            At::Pending(_) if self.has_plan() => "waiting for a verdict on its plan".to_owned(),
+            At::Pending(_) => "waiting for a permission".to_owned(),
             At::Turn { .. } | At::Call if overdue => {
                 format!("no answer within {} s", shutdown.directive.decide_within)
             }
@@ -183,7 +182,7 @@ impl State {
         Some(Step::Show { request_id: directive.request_id, reason: directive.reason })
     }
 
-    fn plan_step(&self, plan: &PendingPlan, now: Duration) -> Step {
+    fn verdict_step(&self, plan: &Pending, now: Duration) -> Step {
         let verdict = self
             .directive
             .verdict
@@ -193,7 +192,7 @@ impl State {
         // so does its plan, which an incarnation between may have submitted under another id.
         let of_this_incarnation = matches!(plan.progress, SubmissionProgress::Recorded(_));
         if !of_this_incarnation && verdict.is_some_and(|verdict| verdict.status == Status::Expired) {
-            return Step::RenumberPlan;
+            return Step::Renumber;
         }
         if let Some(verdict) = verdict.filter(|verdict| verdict.status != Status::Pending) {
             let feedback = verdict.feedback.clone();
@@ -201,11 +200,11 @@ impl State {
         }
         match &plan.progress {
             // Nothing that an open gate let through may run when the plan is recorded.
-            SubmissionProgress::Nothing if self.background => self.wait(now),
-            SubmissionProgress::Nothing => Step::SubmitPlan,
+            SubmissionProgress::Nothing if self.background && self.has_plan() => self.wait(now),
+            SubmissionProgress::Nothing => Step::Submit,
             SubmissionProgress::Submitted | SubmissionProgress::Recorded(Status::Pending) => self.wait(now),
             SubmissionProgress::Recorded(status) => Step::Resolve(Ok((*status, String::new()))),
-            SubmissionProgress::Taken => Step::RenumberPlan,
+            SubmissionProgress::Taken => Step::Renumber,
             SubmissionProgress::Refused(why) => Step::Resolve(Err(why.clone())),
         }
     }

@@ -26,7 +26,15 @@ fn id(id: &str) -> RequestId {
 }
 
 fn directive(seq: u64) -> Directive {
-    Directive { seq, gate: Gate::Open, shutdown: None, release: false, plan: None, verdict: None }
+    Directive {
+        seq,
+        gate: Gate::Open,
+        shutdown: None,
+        release: false,
+        plan: None,
+        verdict: None,
+        permissions: Default::default(),
+    }
 }
 
 fn asks(seq: u64) -> Directive {
@@ -59,7 +67,11 @@ fn state_of(at: At, turns: u32, output_tokens: u64, mail: Relevance) -> State {
 }
 
 fn plan(request_id: &str) -> Submission {
-    Submission { plan: "drop it".to_owned(), message_id: Uuid::from_u128(1), request_id: id(request_id) }
+    Submission {
+        asks: Asks::Plan("drop it".to_owned()),
+        message_id: Uuid::from_u128(1),
+        request_id: id(request_id),
+    }
 }
 
 fn call() -> Block {
@@ -133,14 +145,14 @@ fn calling(gated: bool) -> At {
 
 fn planning() -> State {
     let mut state = at(At::Call);
-    state.planning(plan("p1"));
+    state.submitting(plan("p1"));
     state
 }
 
 fn submitted() -> State {
     let mut state = planning();
     state.submitted();
-    state.plan_recorded(&id("p1"), Status::Pending);
+    state.recorded(&id("p1"), Status::Pending);
     state
 }
 
@@ -329,13 +341,13 @@ fn the_first_reason_to_end_counts() {
 fn the_worker_says_what_it_does_and_which_plan_it_waits_for() {
     let said = |state: &State| {
         let report = state.report(false);
-        (report.doing, report.activity, report.plan)
+        (report.doing, report.activity, report.awaits)
     };
     assert_eq!(said(&at(At::Idle)), (Doing::Idle, String::new(), None));
     assert_eq!(said(&at(At::Call)), (Doing::Working, "thinking".to_owned(), None));
     assert_eq!(said(&at(calling(true))), (Doing::Working, "bash: make".to_owned(), None));
     let plan = Some(id("p1"));
-    assert_eq!(said(&planning()), (Doing::Working, "submitting a plan".to_owned(), plan.clone()));
+    assert_eq!(said(&planning()), (Doing::Working, "asking for approval".to_owned(), plan.clone()));
     assert_eq!(said(&submitted()), (Doing::Idle, "waiting for approval".to_owned(), plan));
 }
 

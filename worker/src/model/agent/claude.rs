@@ -1,6 +1,7 @@
 //! Claude Code: `claude -p` with stream-json in both directions, one process for many turns. Its team tools come and go through the same
 //! pipe, as control messages that carry MCP. Written from the frames of version 2.1.330.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
@@ -9,6 +10,7 @@ use uuid::Uuid;
 
 use super::handed::HandedCalls;
 use super::{AgentDriver, AgentSession, HandedTool, Heard, why_it_failed};
+use crate::core::submission::Permission;
 
 /// What the tools that are handed over are called by the agent.
 const PREFIX: &str = "mcp__team__";
@@ -26,6 +28,8 @@ pub(crate) struct Claude {
     calls: HandedCalls<(Value, Value)>,
     instructions: String,
     model: Option<String>,
+    /// What tools are given that it has asked about.
+    questions: HashMap<String, Value>,
     /// The answer of the model whose cost was counted last, and what was counted of this turn.
     counted: (String, Usage),
 }
@@ -33,20 +37,28 @@ pub(crate) struct Claude {
 impl Claude {
     /// Makes it; `instructions` are added to its own.
     pub(crate) fn new(tools: Vec<HandedTool>, instructions: String, model: Option<String>) -> Self {
-        Self { calls: HandedCalls::new(tools), instructions, model, counted: Default::default() }
+        let (questions, counted) = Default::default();
+        Self { calls: HandedCalls::new(tools), instructions, model, questions, counted }
     }
 
-    /// Answers a control request of the agent.
-    fn control(&mut self, frame: &Value) -> String {
+    /// Answers a control request of the agent, or hears the question in it.
+    fn control(&mut self, frame: &Value) -> (String, Vec<Heard>) {
         let (id, request) = (&frame["request_id"], &frame["request"]);
-        match request["subtype"].as_str() {
-            // The kernel decides what it may do.
+        let line = match request["subtype"].as_str() {
             Some("can_use_tool") => {
-                success(id, &json!({"behavior": "allow", "updatedInput": request["input"]}))
+                let (tool, input) = (request["tool_name"].as_str().unwrap_or_default(), &request["input"]);
+                let handed = tool.strip_prefix(PREFIX).is_some_and(|name| self.calls.has(name));
+                if !handed {
+                    let (id, tool, input) = (id.to_string(), tool.to_owned(), input.clone());
+                    self.questions.insert(id.clone(), input.clone());
+                    return (String::new(), vec![Heard::Asks(Permission { id, tool, input })]);
+                }
+                success(id, &json!({"behavior": "allow", "updatedInput": input}))
             }
             Some("mcp_message") => self.mcp(id, &request["message"]),
             _ => refused(id, "not supported"),
-        }
+        };
+        (line, Vec::new())
     }
 
     /// Answers a message of MCP; an empty text if that comes later.
@@ -145,6 +157,7 @@ impl AgentDriver for Claude {
             "--output-format",
             "stream-json",
             "--verbose",
+            "--include-partial-messages",
             how,
             &session,
             "--permission-prompt-tool",
@@ -188,7 +201,7 @@ impl AgentDriver for Claude {
         }
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let heard = match (frame["type"].as_str(), frame["subtype"].as_str()) {
-            (Some("control_request"), _) => return (self.control(&frame), Vec::new()),
+            (Some("control_request"), _) => return self.control(&frame),
             (Some("control_response"), _) if frame["response"]["request_id"] == "begin" => vec![Heard::Ready],
             (Some("command_lifecycle"), _) if frame["state"] == "started" => frame["command_uuid"]
                 .as_str()
@@ -196,6 +209,10 @@ impl AgentDriver for Claude {
                 .map(Heard::Taken)
                 .into_iter()
                 .collect(),
+            (Some("stream_event"), _) => {
+                let piece = frame["event"]["delta"]["text"].as_str();
+                piece.map(|piece| Heard::Piece(piece.to_owned())).into_iter().collect()
+            }
             (Some("assistant"), _) => self.assistant(&frame["message"]),
             (Some("user"), _) => outcomes(&frame["message"]["content"]),
             (Some("result"), _) => self.result(&frame),
@@ -220,6 +237,24 @@ impl AgentDriver for Claude {
         by.map_or_else(String::new, |(request, message)| {
             mcp_result(&request, &message, &outcome(content, is_error))
         })
+    }
+
+    fn permit(&mut self, question: &str, refusal: Option<&str>) -> String {
+        let (Some(input), Ok(id)) = (self.questions.remove(question), serde_json::from_str(question)) else {
+            return String::new();
+        };
+        let answer = refusal.map_or_else(
+            || json!({"behavior": "allow", "updatedInput": input}),
+            |why| json!({"behavior": "deny", "message": why}),
+        );
+        success(&id, &answer)
+    }
+
+    fn interrupt(&mut self) -> String {
+        self.questions.clear();
+        line(
+            &json!({"type": "control_request", "request_id": "interrupt", "request": {"subtype": "interrupt"}}),
+        )
     }
 }
 

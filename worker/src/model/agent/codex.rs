@@ -15,6 +15,7 @@ use uuid::Uuid;
 
 use super::handed::HandedCalls;
 use super::{AgentDriver, AgentSession, HandedTool, Heard, open_kept, why_it_failed};
+use crate::core::submission::Permission;
 
 /// Its tools for subagents and goals of its own are off: two protocols confuse a model. And what it would fetch at its start.
 const OFF: [&str; 5] =
@@ -29,6 +30,7 @@ const MAX_FIRST_LINE: u64 = 4 << 20;
 
 /// What the model of Codex calls its tools.
 const COMMAND: &str = "exec_command";
+const PATCH: &str = "apply_patch";
 
 /// The driver.
 #[derive(Debug)]
@@ -68,9 +70,9 @@ impl Codex {
         }
     }
 
-    /// Answers a request of the agent; an empty text if that comes later.
-    fn request(&mut self, id: &Value, method: &str, params: &Value) -> String {
-        match method {
+    /// Answers a request of the agent, or hears the question in it; an empty text if the answer comes later.
+    fn request(&mut self, id: &Value, method: &str, params: &Value) -> (String, Vec<Heard>) {
+        let line = match method {
             "item/tool/call" => {
                 let call = params["callId"].as_str().unwrap_or_default();
                 let asked = self.calls.asked(call, id.clone());
@@ -79,12 +81,14 @@ impl Codex {
                     |()| String::new(),
                 )
             }
-            // The kernel decides what it may do.
             "item/commandExecution/requestApproval" | "item/fileChange/requestApproval" => {
-                line(&json!({"id": id, "result": {"decision": "accept"}}))
+                let tool = if method.contains("fileChange") { PATCH } else { COMMAND };
+                let (id, tool, input) = (id.to_string(), tool.to_owned(), params.clone());
+                return (String::new(), vec![Heard::Asks(Permission { id, tool, input })]);
             }
             _ => line(&json!({"id": id, "error": {"code": -32601, "message": "there is no such method"}})),
-        }
+        };
+        (line, Vec::new())
     }
 
     /// Reads the answer to a request.
@@ -136,6 +140,9 @@ impl Codex {
                 Vec::new()
             }
             "item/started" => self.started(&params["item"]),
+            "item/agentMessage/delta" => {
+                params["delta"].as_str().map(|piece| Heard::Piece(piece.to_owned())).into_iter().collect()
+            }
             "item/completed" => self.completed(&params["item"]),
             // A session that goes on begins with what its last turn has cost.
             "thread/tokenUsage/updated" if params["turnId"].as_str() == self.turn.as_deref() => {
@@ -174,7 +181,7 @@ impl Codex {
                 return heard;
             }
             Some("commandExecution") => (COMMAND.to_owned(), json!({"command": item["command"]})),
-            Some("fileChange") => ("apply_patch".to_owned(), json!({"changes": item["changes"]})),
+            Some("fileChange") => (PATCH.to_owned(), json!({"changes": item["changes"]})),
             Some("webSearch") => ("web_search".to_owned(), json!({"query": item["query"]})),
             Some("mcpToolCall") => {
                 (format!("mcp__{}__{}", text("server"), text("tool")), item["arguments"].clone())
@@ -267,7 +274,7 @@ impl AgentDriver for Codex {
             return (String::new(), vec![Heard::Nonsense(said.to_owned())]);
         };
         match (frame["method"].as_str(), frame.get("id")) {
-            (Some(method), Some(id)) => (self.request(id, method, &frame["params"]), Vec::new()),
+            (Some(method), Some(id)) => self.request(id, method, &frame["params"]),
             (Some(method), None) => self.notification(method, &frame["params"]),
             (None, Some(id)) => self.response(id, &frame),
             (None, None) => (String::new(), Vec::new()),
@@ -293,6 +300,19 @@ impl AgentDriver for Codex {
     fn answer(&mut self, id: &str, content: &str, is_error: bool) -> String {
         let by = self.calls.answered(id, content, is_error);
         by.map_or_else(String::new, |request| tool_result(&request, content, is_error))
+    }
+
+    fn permit(&mut self, question: &str, refusal: Option<&str>) -> String {
+        let id = serde_json::from_str::<Value>(question).unwrap_or_default();
+        let decision = if refusal.is_some() { "decline" } else { "accept" };
+        line(&json!({"id": id, "result": {"decision": decision}}))
+    }
+
+    fn interrupt(&mut self) -> String {
+        let (Some(thread), Some(turn)) = (&self.thread, &self.turn) else { return String::new() };
+        self.requests += 1;
+        let params = json!({"threadId": thread, "turnId": turn});
+        line(&json!({"id": self.requests, "method": "turn/interrupt", "params": params}))
     }
 }
 

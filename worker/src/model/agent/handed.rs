@@ -25,6 +25,11 @@ impl<A> HandedCalls<A> {
         Self { tools, called: HashMap::new(), asked: HashMap::new(), early: HashMap::new() }
     }
 
+    /// Tells whether a tool is a handed one.
+    pub(super) fn has(&self, tool: &str) -> bool {
+        self.tools.iter().any(|handed| handed.text.name == tool)
+    }
+
     /// Takes in that the model calls a tool; tells whether it is a handed one.
     pub(super) fn called(&mut self, id: &str, tool: &str) -> bool {
         let Some(tool) = self.tools.iter().find(|handed| handed.text.name == tool) else { return false };

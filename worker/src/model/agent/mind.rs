@@ -7,8 +7,10 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::future::pending;
+use std::time::Duration;
 
-use teamd_shared::member::{Agent, Gate, Protocol, Waiting};
+use teamd_shared::amount::format_duration;
+use teamd_shared::member::{Agent, Gate, Permissions, Protocol, Waiting};
 use teamd_shared::message::{IdleReason, Message};
 use teamd_shared::name::Name;
 use teamd_shared::transcript::{Block, Event, Usage};
@@ -16,8 +18,9 @@ use tokio::sync::watch;
 use uuid::{Builder, Uuid};
 
 use super::{AgentDriver, Claude, Codex, HandedTool, Heard};
-use crate::model::ModelError;
+use crate::core::submission::Permission;
 use crate::model::message_text::{ask, show};
+use crate::model::{ModelError, Progress};
 use crate::tools::{AgentProcess, Launch, Outcome};
 
 /// How often the agent may end by itself in one piece of work, and is started again.
@@ -25,6 +28,9 @@ const RESTARTS: u32 = 3;
 
 /// How long the service is said not to answer after its agent has said so.
 const OUTAGE: f64 = 120.0;
+
+/// How long the end of a turn may take that is interrupted.
+const INTERRUPTED_WITHIN: Duration = Duration::from_secs(2);
 
 /// What an agent is told that was ended in the middle of its work.
 const GO_ON: &str = "Your process ended in the middle of your work, and goes on now. A tool call without a result may have run. Go on.";
@@ -35,10 +41,23 @@ const MAX_BEFORE: usize = 8 << 10;
 
 /// What is added to the instructions of any model.
 const OWN_TOOLS: &str = "\n\nYour tools for files and commands are your own: what is said above of bash, write_file and edit_file holds for them. \
-    plan_approval returns at once: end your turn then; the verdict arrives as a message.";
+    plan_approval returns at once: end your turn then; what comes of it arrives as a message.";
 
-/// What the agent is told of a plan that it has submitted.
+/// What a teammate is told of a plan that it has submitted.
 const SUBMITTED: &str = "Submitted. Nothing can be changed before it is approved. End your turn now: the verdict arrives as a message.";
+
+/// What comes of a call that runs in the agent.
+#[derive(Debug)]
+pub(crate) enum Came {
+    /// Its outcome.
+    Outcome(Outcome),
+    /// The agent asks whether it may do something: after the answer it goes on.
+    Asks(Permission),
+}
+
+/// What the lead agent is told of its verdict: a person may have to decide.
+const PASSED_ON: &str =
+    "Passed on. What becomes of it arrives as a message: end your turn unless there is more to do.";
 
 /// What the agent is told.
 #[derive(Debug, Clone)]
@@ -58,6 +77,8 @@ pub(crate) struct AgentMind {
     instructions: String,
     model: Option<String>,
     process: Option<AgentProcess>,
+    /// How questions of the agent are answered.
+    pub(crate) permissions: Permissions,
     /// The incarnation in which the conversation began: it names the session.
     conversation: u32,
     /// What this piece of work tells the agent, and before that what earlier work may not have told; how much that is.
@@ -86,6 +107,8 @@ pub(crate) struct AgentMind {
     later: VecDeque<Heard>,
     usage: Usage,
     restarts: u32,
+    /// How long it may say nothing during a turn before that is told.
+    pub(crate) patience: Duration,
     pauses: watch::Sender<Option<Waiting>>,
 }
 
@@ -98,8 +121,9 @@ impl AgentMind {
         instructions: &str,
         model: Option<String>,
     ) -> Self {
+        let told = if name == Name::lead() { PASSED_ON } else { SUBMITTED };
         let hand = |text: crate::model::prompt::ToolText| {
-            let at_once = (text.name == "plan_approval").then_some(SUBMITTED);
+            let at_once = (text.name == "plan_approval").then_some(told);
             HandedTool { text, at_once }
         };
         Self {
@@ -109,6 +133,7 @@ impl AgentMind {
             instructions: format!("{instructions}{OWN_TOOLS}"),
             model,
             process: None,
+            permissions: Permissions::default(),
             conversation: 0,
             lines: Vec::new(),
             earlier: 0,
@@ -127,6 +152,7 @@ impl AgentMind {
             later: VecDeque::new(),
             usage: Usage::default(),
             restarts: 0,
+            patience: Duration::MAX,
             pauses: watch::Sender::new(None),
         }
     }
@@ -176,6 +202,32 @@ impl AgentMind {
     /// Ends the process: the next one goes on with the session.
     pub(crate) fn abandon(&mut self) {
         self.process = None;
+        self.outcomes.clear();
+        self.later.clear();
+        self.pauses.send_replace(None);
+    }
+
+    /// Ends the turn, and with it what it has told so far; the process, if it does not obey, or if it would begin another turn for a
+    /// message that waits.
+    pub(crate) async fn interrupt(&mut self) {
+        let Some(process) = self.process.as_ref().filter(|_| self.in_turn && self.untaken.is_empty()) else {
+            return self.abandon();
+        };
+        process.interrupt();
+        let ended = async {
+            loop {
+                match self.next().await {
+                    Ok(Heard::TurnEnded { .. }) => return true,
+                    Ok(_) => {}
+                    Err(_) => return false,
+                }
+            }
+        };
+        if !tokio::time::timeout(INTERRUPTED_WITHIN, ended).await.unwrap_or(false) {
+            tracing::warn!("the agent does not end its turn when it is interrupted: it is ended");
+            return self.abandon();
+        }
+        self.in_turn = false;
         self.outcomes.clear();
         self.later.clear();
         self.pauses.send_replace(None);
@@ -307,10 +359,35 @@ impl AgentMind {
         }
     }
 
+    /// Answers a question of the agent: it may, or why not.
+    pub(crate) fn permit(&self, question: &str, refusal: Option<&str>) {
+        if let Some(process) = &self.process {
+            process.permit(question, refusal);
+        }
+    }
+
+    /// Waits for what the agent says next; a long silence is told.
+    async fn heard(&mut self) -> Result<Heard, String> {
+        let Some(process) = &mut self.process else { return pending().await };
+        if let Ok(heard) = tokio::time::timeout(self.patience, process.heard()).await {
+            return heard;
+        }
+        let until = teamd_shared::clock::wall();
+        let why = format!("for the model, which has said nothing for {}", format_duration(self.patience));
+        self.pauses.send_replace(Some(Waiting { until, why }));
+        process.heard().await
+    }
+
     /// Hears what the agent says next.
     async fn next(&mut self) -> Result<Heard, String> {
-        let Some(process) = &mut self.process else { return pending().await };
-        match process.heard().await {
+        let heard = self.heard().await;
+        let Some(process) = &self.process else { return heard };
+        match heard {
+            // The kernel decides what it may do.
+            Ok(Heard::Asks(asked)) if self.permissions == Permissions::Allow => {
+                process.permit(&asked.id, None);
+                Ok(Heard::Asks(asked))
+            }
             Ok(Heard::Retry(why)) => {
                 tracing::warn!("the service of the agent does not answer: {why}");
                 let until = teamd_shared::clock::wall() + OUTAGE;
@@ -350,7 +427,10 @@ impl AgentMind {
     ///
     /// # Errors
     /// [`ModelError::Gone`] if the agent has ended, and is to be started again; [`ModelError::Failed`].
-    pub(crate) async fn answer(&mut self) -> Result<Event, ModelError> {
+    pub(crate) async fn answer(
+        &mut self,
+        observe: &mut dyn FnMut(Progress<'_>),
+    ) -> Result<Event, ModelError> {
         let mut content = Vec::new();
         loop {
             let heard = match self.later.pop_front() {
@@ -358,6 +438,9 @@ impl AgentMind {
                 None => self.next().await,
             };
             match heard {
+                Ok(Heard::Piece(piece)) => observe(Progress::Text(&piece)),
+                // It is asked anew.
+                Ok(Heard::Retry(_)) => observe(Progress::Again),
                 Ok(Heard::Text(text)) => content.push(Block::Text { text }),
                 Ok(Heard::Call { id, name, input, .. }) => {
                     content.push(Block::ToolUse { id, name, input, message_id: None, request_id: None });
@@ -372,6 +455,10 @@ impl AgentMind {
                     self.outcomes.clear();
                     return failure
                         .map_or_else(|| Ok(self.event(content)), |why| Err(ModelError::Failed(why)));
+                }
+                // Its calls are known when it asks.
+                Ok(Heard::Asks(asked)) if self.permissions == Permissions::Ask => {
+                    self.permit(&asked.id, Some("refused: no call of this tool is known"));
                 }
                 Ok(Heard::Nonsense(line)) => {
                     let line: String = line.chars().take(200).collect();
@@ -392,19 +479,23 @@ impl AgentMind {
     }
 
     /// Waits for the outcome of a call that runs in the agent.
-    pub(crate) async fn outcome(&mut self, id: &str) -> Outcome {
+    pub(crate) async fn outcome(&mut self, id: &str) -> Came {
         loop {
             if let Some(outcome) = self.outcomes.remove(id) {
-                return outcome;
+                return Came::Outcome(outcome);
             }
             match self.next().await {
                 Ok(Heard::TurnEnded { failure }) => {
                     self.later.push_back(Heard::TurnEnded { failure });
-                    return Outcome::error("the turn of the agent ended without an outcome of this call");
+                    let told = "the turn of the agent ended without an outcome of this call";
+                    return Came::Outcome(Outcome::error(told));
                 }
+                Ok(Heard::Asks(asked)) if self.permissions == Permissions::Ask => return Came::Asks(asked),
                 Ok(heard @ (Heard::Call { .. } | Heard::Text(_))) => self.later.push_back(heard),
                 Ok(_) => {}
-                Err(how) => return Outcome::error(format!("the agent {how}; the call may have run")),
+                Err(how) => {
+                    return Came::Outcome(Outcome::error(format!("the agent {how}; the call may have run")));
+                }
             }
         }
     }

@@ -19,9 +19,10 @@ use teamd_shared::transcript::Usage;
 use uuid::Uuid;
 
 use super::prompt::ToolText;
+use crate::core::submission::Permission;
 use claude::Claude;
 use codex::Codex;
-pub(crate) use mind::AgentMind;
+pub(crate) use mind::{AgentMind, Came};
 
 /// A tool that the agent is handed.
 #[derive(Debug, Clone)]
@@ -38,18 +39,32 @@ pub(crate) enum Heard {
     Ready,
     /// A message is part of its turn.
     Taken(Uuid),
-    /// Its model says something.
+    /// Its model says something: a piece of what follows whole, or all of it.
+    Piece(String),
     Text(String),
     /// It calls a tool: one of its own, or one that it was handed (`is_handed`).
-    Call { id: String, name: String, input: Value, is_handed: bool },
+    Call {
+        id: String,
+        name: String,
+        input: Value,
+        is_handed: bool,
+    },
+    /// It asks whether it may use a tool of its own, and waits for the answer to this question.
+    Asks(Permission),
     /// What came of a call of a tool of its own.
-    Outcome { id: String, content: String, is_error: bool },
+    Outcome {
+        id: String,
+        content: String,
+        is_error: bool,
+    },
     /// What its model has cost since the last time.
     Cost(Usage),
     /// Its service does not answer, and is asked again.
     Retry(String),
     /// Its turn has ended; `failure`: why to no good.
-    TurnEnded { failure: Option<String> },
+    TurnEnded {
+        failure: Option<String>,
+    },
     /// It cannot go on, and is to be ended.
     Unusable(String),
     /// A line that makes no sense.
@@ -78,6 +93,10 @@ pub(crate) trait AgentDriver: Debug + Send {
     fn say(&mut self, id: Uuid, text: &str) -> String;
     /// Returns the lines that tell the agent the outcome of a call of a handed tool; empty if they are told later.
     fn answer(&mut self, id: &str, content: &str, is_error: bool) -> String;
+    /// Returns the lines that answer a question: that it may, or why not.
+    fn permit(&mut self, question: &str, refusal: Option<&str>) -> String;
+    /// Returns the lines that end the turn.
+    fn interrupt(&mut self) -> String;
 }
 
 /// Opens a file in which an agent keeps a session: it may have put anything there.
@@ -91,5 +110,13 @@ pub(crate) fn open_kept(path: &Path) -> io::Result<File> {
 
 /// Says why a turn failed, given the status of its service's answer.
 fn why_it_failed(status: Option<u64>, said: &str) -> String {
-    status.map_or(said.to_owned(), |status| format!("its service answered with status {status}: {said}"))
+    let Some(status) = status else { return said.to_owned() };
+    let what = match status {
+        401 | 403 => "refuses the key",
+        404 => "does not know the model",
+        429 => "limits its requests",
+        500..=599 => "is overloaded or out of order",
+        _ => "refuses the request",
+    };
+    format!("its service {what} (status {status}): {said}")
 }

@@ -47,6 +47,7 @@ use failure::Failure;
 pub(crate) use gateway::{Gateway, PORT as GATEWAY_PORT};
 use overload::Overload;
 use settings::Settings;
+pub(crate) use settings::patience;
 use waits::Waits;
 use wire::Wire;
 

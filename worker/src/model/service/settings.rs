@@ -96,6 +96,18 @@ impl fmt::Debug for Settings {
     }
 }
 
+/// Returns how long a model may say nothing.
+///
+/// # Errors
+/// If the variable is set to something else.
+pub(crate) fn patience(environment: &Environment) -> Result<Duration, ModelError> {
+    let Some(text) = environment.value("TEAM_MODEL_TIMEOUT").filter(|text| !text.trim().is_empty()) else {
+        return Ok(SILENCE);
+    };
+    parse_period(text.trim())
+        .map_err(|expected| bad_setting("TEAM_MODEL_TIMEOUT", &format!("it is not {expected}")))
+}
+
 impl Settings {
     /// Reads the variables.
     ///
@@ -115,11 +127,7 @@ impl Settings {
                 .map_err(|expected| bad_setting("TEAM_CONTEXT_WINDOW", &format!("it is not {expected}")))?,
             None => catalog::window(provider, &model),
         };
-        let silence = match get("TEAM_MODEL_TIMEOUT") {
-            Some(text) => parse_period(&text)
-                .map_err(|expected| bad_setting("TEAM_MODEL_TIMEOUT", &format!("it is not {expected}")))?,
-            None => SILENCE,
-        };
+        let silence = patience(environment)?;
         Ok(Self {
             key: key(provider, is_default_base, &get)?,
             provider,

@@ -42,6 +42,8 @@ pub(crate) struct Launch {
 pub(crate) enum Said {
     Message(Uuid, String),
     Outcome(String, String, bool),
+    Permit(String, Option<String>),
+    Interrupt,
 }
 
 /// What is known of the session that an agent begins or goes on with.
@@ -140,6 +142,16 @@ impl AgentProcess {
         self.send(Said::Outcome(call.to_owned(), content.to_owned(), is_error));
     }
 
+    /// Answers a question: that it may, or why not.
+    pub(crate) fn permit(&self, question: &str, refusal: Option<&str>) {
+        self.send(Said::Permit(question.to_owned(), refusal.map(str::to_owned)));
+    }
+
+    /// Ends its turn.
+    pub(crate) fn interrupt(&self) {
+        self.send(Said::Interrupt);
+    }
+
     fn send(&self, said: Said) {
         if self.says.send(said).is_err() {
             tracing::debug!("the agent has ended, and hears nothing");
@@ -165,6 +177,8 @@ async fn talk(
             next = said.recv(), if !said.is_closed() => match next {
                 Some(Said::Message(id, text)) => line = driver.say(id, &text),
                 Some(Said::Outcome(call, content, is_error)) => line = driver.answer(&call, &content, is_error),
+                Some(Said::Permit(question, refusal)) => line = driver.permit(&question, refusal.as_deref()),
+                Some(Said::Interrupt) => line = driver.interrupt(),
                 None => {}
             },
             read = reads.read_buf(&mut buffer) => {

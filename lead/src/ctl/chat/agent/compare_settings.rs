@@ -6,6 +6,7 @@
 use teamd_shared::config::RosterMember;
 use teamd_shared::member::MemberStatus;
 use teamd_shared::model_spec::ModelSpec;
+use teamd_shared::terms::BUILT_IN;
 
 use super::target::LeadOptions;
 use crate::error::CommandError;
@@ -47,6 +48,13 @@ pub(super) fn compare(
             ),
             format!("{} continues its conversation; without --model you talk to it as it is", again()),
         ),
+        _ if let Some(agent) = options.agent.as_ref().filter(|agent| *agent != agent_of(member)) => refused(
+            format!(
+                "{name} runs already, as the agent {}: --agent {agent} would change nothing",
+                agent_of(member)
+            ),
+            format!("{} continues with that agent", again()),
+        ),
         (_, _, Some(named)) => refused(
             format!("{name} runs already, in {}: --workspace {named} would change nothing", member.workspace),
             format!("{} continues its conversation there", again()),
@@ -57,6 +65,11 @@ pub(super) fn compare(
         ),
         _ => Ok(scripted(member, asked.as_ref(), usual)),
     }
+}
+
+/// Returns the name of the agent that a member is.
+fn agent_of(member: &RosterMember) -> &str {
+    member.agent.as_ref().map_or(BUILT_IN, |agent| &agent.name)
 }
 
 /// Tells whether a member has the model that is named; of one provider without a model, any.
@@ -108,6 +121,7 @@ mod tests {
             model("anthropic:m1"),
             model("anthropic"),
             LeadOptions { workspace: Some("/w".to_owned()), ..LeadOptions::default() },
+            LeadOptions { agent: Some(BUILT_IN.to_owned()), ..LeadOptions::default() },
         ] {
             assert_eq!(compared(&lead, &options), Ok(None), "{options:?}");
         }
@@ -119,7 +133,9 @@ mod tests {
         let elsewhere = LeadOptions { workspace: Some("/x".to_owned()), ..LeadOptions::default() };
         for status in ["idle", "working"] {
             let lead = lead(status, "", "anthropic:m1");
-            for options in [model("anthropic:m2"), model("openai"), fresh.clone(), elsewhere.clone()] {
+            let claude = LeadOptions { agent: Some("claude".to_owned()), ..LeadOptions::default() };
+            let all = [model("anthropic:m2"), model("openai"), fresh.clone(), elsewhere.clone(), claude];
+            for options in all {
                 let error = compared(&lead, &options).unwrap_err();
                 assert_eq!(error.code(), ExitCode::Conflict);
                 assert!(error.next_step().unwrap().contains("`teamctl shutdown lead`, then"), "{error:?}");

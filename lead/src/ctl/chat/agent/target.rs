@@ -44,6 +44,8 @@ pub(in crate::ctl) struct ChatTarget {
 pub(in crate::ctl) struct LeadOptions {
     /// The model, as `PROVIDER[:MODEL]`.
     pub(in crate::ctl) model: Option<String>,
+    /// The agent, by its name.
+    pub(in crate::ctl) agent: Option<String>,
     /// The workspace, an absolute path.
     pub(in crate::ctl) workspace: Option<String>,
     /// Whether a new conversation begins; else the last one continues.
@@ -121,6 +123,7 @@ impl ChatTarget {
         let flags = TermsPatch {
             role: Some(LEAD_ROLE.to_owned()),
             model: options.model()?,
+            agent: options.agent.clone(),
             workspace: options.workspace.clone(),
             ..TermsPatch::default()
         };

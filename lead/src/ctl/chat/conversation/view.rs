@@ -202,7 +202,8 @@ impl ConversationView {
 
     fn is_hidden(&mut self, value: &Value) -> bool {
         let Ok(message) = Message::from_json(value.clone()) else { return false };
-        let is_plan = matches!(message.body, Body::PlanApprovalRequest { .. });
+        let is_plan =
+            matches!(message.body, Body::PlanApprovalRequest { .. } | Body::PermissionRequest { .. });
         self.hides_plans && is_plan || message.id.is_some_and(|id| self.own.remove(&id))
     }
 }

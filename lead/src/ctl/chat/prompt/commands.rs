@@ -182,7 +182,7 @@ pub(in crate::ctl::chat) fn run(
     command: Command,
     says_answer: impl FnOnce(&str) -> bool,
 ) -> CommandResult {
-    let (verdict, approve) = match command {
+    let (id, answer): (_, answer::Answer) = match command {
         Command::Status(args) => return status::run(context, &args),
         Command::Events(args) => return events::run(context, &args),
         Command::Inbox(args) => return inbox::run(context, &args),
@@ -191,11 +191,11 @@ pub(in crate::ctl::chat) fn run(
         Command::Task(args) => return task::run(context, args),
         Command::Shutdown(args) => return shutdown::run(context, args),
         Command::Interrupt(args) => return interrupt::run(context, args),
-        Command::Approve(verdict) => (verdict, true),
-        Command::Reject(verdict) => (verdict, false),
+        Command::Approve(args) => (args.verdict.id.clone(), args.into()),
+        Command::Reject(args) => (args.id.clone(), args.into()),
         _ => return Ok(ExitCode::Done),
     };
-    let answered = answer::give(context, &verdict.id, approve, verdict.feedback)?;
+    let answered = answer::give(context, &id, answer)?;
     if answered.repeated || says_answer(&answered.from) {
         answered.print(context)?;
     }
@@ -271,6 +271,7 @@ fn as_slash(command: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ctl::args::Approve;
 
     fn parsed(text: &str) -> ChatInput {
         parse(text, &Name::new("alice").unwrap())
@@ -300,7 +301,7 @@ mod tests {
         assert!(matches!(called("/team bob "), Command::Status(args) if args.name.is_some()));
         assert!(matches!(called("/inbox"), Command::Inbox(args) if args.name.to == "alice"));
         assert!(matches!(called("/interrupt"), Command::Interrupt(args) if args.name.as_str() == "alice"));
-        let Command::Approve(verdict) = called("/approve a1b2") else { panic!() };
+        let Command::Approve(Approve { verdict, .. }) = called("/approve a1b2") else { panic!() };
         assert_eq!((verdict.id.as_str(), verdict.feedback.as_str()), ("a1b2", ""));
         let Command::Reject(verdict) = called("/reject a1  --keep the cache\nand the log") else { panic!() };
         assert_eq!((verdict.id.as_str(), verdict.feedback.as_str()), ("a1", "--keep the cache\nand the log"));

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::{Session, output};
-use crate::ctl::args::Command;
+use crate::ctl::args::{Approve, Command};
 use crate::ctl::chat::agent::ChatTarget;
 use crate::ctl::chat::prompt::commands;
 use crate::ctl::context::{Context, block_on};
@@ -25,7 +25,7 @@ impl Session<'_> {
     /// Carries a command out. One that answers the plan of the question ends the question.
     pub(super) async fn call(&mut self, command: Command) {
         let answers = match &command {
-            Command::Approve(verdict) | Command::Reject(verdict) => Some(verdict.id.clone()),
+            Command::Approve(Approve { verdict, .. }) | Command::Reject(verdict) => Some(verdict.id.clone()),
             _ => None,
         };
         let done = matches!(self.carry_out(command).await, Some(Ok(_)));

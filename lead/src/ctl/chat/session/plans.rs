@@ -1,9 +1,9 @@
-//! Plans and reviews in a chat: how they are shown, and the question to the person.
+//! What waits for a person in a chat: how they are shown, and the question to the person.
 
 use teamd_shared::request::{Kind, Request};
 
 use super::Session;
-use crate::ctl::args::{Command, VerdictArgs};
+use crate::ctl::args::{Approve, Command, VerdictArgs};
 use crate::ctl::chat::conversation::follow::Activity;
 use crate::ctl::chat::conversation::markdown;
 use crate::ctl::chat::conversation::view::Proposal;
@@ -26,8 +26,10 @@ impl Session<'_> {
         }
         let (id, from, noun) = (&plan.request_id, &plan.from, plan.kind.noun());
         let line = match (plan.is_pending(), plan.kind) {
-            (true, Kind::Review) => format!("{from} asks for review {id}: {}", headline(&text(plan))),
-            (true, _) => format!("{from} submits the {noun} {id}: {}", headline(&text(plan))),
+            (true, Kind::PlanApproval) => {
+                format!("{from} submits the {noun} {id}: {}", headline(&text(plan)))
+            }
+            (true, _) => format!("{from} asks for {noun} {id}: {}", headline(&text(plan))),
             (false, _) => format!("the {noun} {id} of {from} is {}", plan.status.as_str()),
         };
         self.context.out.aside(paint(BOLD, escape::line(&line)));
@@ -119,7 +121,10 @@ impl Session<'_> {
         match question.read(line) {
             PlanReply::Verdict { approve, feedback } => {
                 let verdict = VerdictArgs { id: question.request_id.to_string(), feedback };
-                let answer = if approve { Command::Approve(verdict) } else { Command::Reject(verdict) };
+                let answer = match approve {
+                    true => Command::Approve(Approve { verdict, permissions: None }),
+                    false => Command::Reject(verdict),
+                };
                 if let Some(Ok(_)) = self.carry_out(answer).await {
                     self.question = None;
                 }

@@ -74,7 +74,7 @@ fn entry(request: &Request, age: &str, is_selected: bool, columns: usize) -> Str
     let front = format!(
         "{mark} {} {} {} {:>4}  ",
         cell(BOLD, request.member(), 16),
-        cell(style, request.kind.noun(), 9),
+        cell(style, request.kind.noun(), 10),
         cell(DIM, &request.request_id, 8),
         age
     );

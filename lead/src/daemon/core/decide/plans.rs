@@ -1,9 +1,10 @@
-//! Plans and reviews: the answer of a person or of the lead. And asking for a plan.
+//! Plans, reviews and permission questions: the answer of a person or of the lead. And asking for a plan.
 
+use teamd_shared::amount::format_duration;
 use teamd_shared::control::{Done, Refusal, RefusalCode};
 use teamd_shared::id::{Ids, RequestId};
 use teamd_shared::journal::{MemberEvent, MemberRecord, Notice, Record, RequestEvent};
-use teamd_shared::member::{ApproveBy, Gate, Member};
+use teamd_shared::member::{ApproveBy, Gate, Member, Permissions};
 use teamd_shared::message::LEAD;
 use teamd_shared::name::Name;
 use teamd_shared::request::{self, Answerer, Kind, Request};
@@ -23,7 +24,7 @@ impl View<'_> {
     pub(super) fn answer(
         &self,
         client: ReplyTo,
-        (request_id, approve, feedback): (&RequestId, bool, &str),
+        (request_id, approve, feedback, permissions): (&RequestId, bool, &str, Option<Permissions>),
         ids: &mut dyn Ids,
     ) -> Result<Decision, Refusal> {
         let request = self.team.requests.get(request_id).ok_or_else(|| no_such_request(request_id))?;
@@ -33,8 +34,10 @@ impl View<'_> {
         let event = request::Trigger::Answer { by: Answerer::Lead, approve };
         match request.after(event, self.now.wall, feedback) {
             Ok(answered) => {
-                // The author of a review is told what becomes of its task.
-                let to = Name::of_inbox(request.member()).ok().filter(|_| request.kind != Kind::Review);
+                let answered = Request { permissions: permissions.filter(|_| approve), ..answered };
+                // The author of a review is told what becomes of its task, and an agent gets its answer from its worker.
+                let is_told = !matches!(request.kind, Kind::Review | Kind::Permission);
+                let to = Name::of_inbox(request.member()).ok().filter(|_| is_told);
                 let tell = to.map(|to| Notice { to, id: ids.message() }).into_iter().collect();
                 let event = if approve { RequestEvent::Approved } else { RequestEvent::Rejected };
                 let done = Done::Answered { repeated: false };
@@ -55,6 +58,18 @@ impl View<'_> {
             }
             Err(why) => Err(explain(request, why)),
         }
+    }
+
+    /// Refuses a permission that was not given in time.
+    pub(super) fn refuse_permission(&self, name: &Name) -> Decision {
+        let within = format_duration(self.rules.permission_timeout);
+        let refused = self.team.pending(name, Kind::Permission).and_then(|request| {
+            let event = request::Trigger::Answer { by: Answerer::Lead, approve: false };
+            request.after(event, self.now.wall, &format!("no answer within {within}")).ok()
+        });
+        refused.map_or_else(Decision::default, |refused| {
+            Decision::default().request(RequestEvent::Rejected, refused, Vec::new())
+        })
     }
 
     /// Refuses the lead agent, unless a person has left that plan or review to it. It never answers its own.
@@ -124,9 +139,10 @@ fn explain(request: &Request, why: request::AnswerError) -> Refusal {
             conflict(
                 format!("{id} is {} already{why}", status.as_str()),
                 format!(
-                    "a further {0} of {1} gets an id of its own: `teamctl {0}s`",
+                    "a further {} of {} gets an id of its own: `teamctl {}`",
                     request.kind.noun(),
-                    request.member()
+                    request.member(),
+                    request.kind.listed_by()
                 ),
             )
         }

@@ -96,6 +96,7 @@ impl View<'_> {
         due.fold(Decision::default(), |decision, (incarnation, due)| match due {
             Due::Kill => decision.act(Action::Kill(incarnation)),
             Due::Terminate(ending) => decision.and(self.terminate_incarnation(&incarnation, ending)),
+            Due::Refuse => decision.and(self.refuse_permission(&incarnation.name)),
         })
     }
 

@@ -6,7 +6,7 @@ use teamd_shared::journal::{MemberEvent, Record, RequestEvent, RequestRecord};
 use teamd_shared::member::{Cgroup, Doing, Ending, Member, Phase};
 use teamd_shared::message::{AnsweredBy, Body, Message};
 use teamd_shared::process::Identity;
-use teamd_shared::request::{self, Answerer, Kind, Payload, Request, Status};
+use teamd_shared::request::{self, Answerer, Payload, Request, Status};
 
 use super::{Decision, View};
 use crate::daemon::core::directive::directive;
@@ -74,9 +74,9 @@ impl View<'_> {
         greeted.and(self.said(incarnation, state))
     }
 
-    /// Expires a pending plan that its author knows of and does not wait for.
+    /// Expires a pending plan or permission that its author knows of and does not wait for.
     ///
-    /// An author that waits for another plan submits that one next. Either it is recorded and replaces this one, or its id is
+    /// An author that waits for another one submits that next. Either it is recorded and replaces this one, or its id is
     /// taken, and the author tries further ids until it comes to this one (a restarted incarnation begins with the first id).
     pub(super) fn said(&self, incarnation: &Incarnation, state: &WorkerState) -> Decision {
         let Some(member) =
@@ -84,15 +84,13 @@ impl View<'_> {
         else {
             return Decision::default();
         };
-        let Some(plan) = self.team.pending(&incarnation.name, Kind::PlanApproval) else {
-            return Decision::default();
-        };
+        let Some(asked) = self.team.awaited_by(&incarnation.name) else { return Decision::default() };
         let knows = state.doing != Doing::Starting && state.applied_seq >= member.seq;
-        if !knows || state.plan.is_some() {
+        if !knows || state.awaits.is_some() {
             return Decision::default();
         }
         let reason = format!("{} does not wait for it any more", incarnation.name);
-        match plan.after(request::Trigger::Withdrawn, self.now.wall, &reason) {
+        match asked.after(request::Trigger::Withdrawn, self.now.wall, &reason) {
             Ok(expired) => Decision::default().request(RequestEvent::Expired, expired, Vec::new()),
             Err(_) => Decision::default(),
         }
@@ -123,7 +121,12 @@ impl View<'_> {
                     .unwrap_or_else(|why| refuse(why, false))
             }
             Body::PlanApprovalRequest { request_id: id, plan, .. } if id == request_id => {
-                self.plan_submitted(member, message, request_id, plan).unwrap_or_else(|why| refuse(why, true))
+                let payload = Payload::Plan { plan: plan.clone() };
+                self.asked(member, message, request_id, payload).unwrap_or_else(|why| refuse(why, true))
+            }
+            Body::PermissionRequest { request_id: id, tool, input, .. } if id == request_id => {
+                let payload = Payload::Permission { tool: tool.clone(), input: input.clone() };
+                self.asked(member, message, request_id, payload).unwrap_or_else(|why| refuse(why, true))
             }
             _ => refuse("the line says something else".to_owned(), false),
         }
@@ -150,45 +153,43 @@ impl View<'_> {
             Err(_) => return Ok(Decision::default()),
         };
         let event = if approve { RequestEvent::Approved } else { RequestEvent::Rejected };
-        let plan =
-            self.team.pending(&incarnation.name, Kind::PlanApproval).map(|plan| plan.request_id.clone());
-        let expired = plan.into_iter().filter(|_| approve).collect();
+        let asked = self.team.awaited_by(&incarnation.name).map(|asked| asked.request_id.clone());
+        let expired = asked.into_iter().filter(|_| approve).collect();
         let record = RequestRecord { expired, ..RequestRecord::of(event, answered) };
         let decision = Decision::default().record(Record::Request(Box::new(record)));
         Ok(if approve { decision } else { decision.and(self.shutdown_rejected(request, incarnation)) })
     }
 
-    fn plan_submitted(
+    fn asked(
         &self,
         member: &Member,
         message: &Message,
         request_id: &RequestId,
-        plan: &str,
+        payload: Payload,
     ) -> Result<Decision, String> {
         let incarnation = Incarnation::of(member);
         if let Some(known) = self.team.requests.get(request_id) {
             // The same line, said again after a broken connection; but a plan that expired with an
             // earlier incarnation must be submitted anew.
-            let same = known.kind == Kind::PlanApproval && Some(known.message_id) == message.id;
+            let same = known.kind.is_judged() && Some(known.message_id) == message.id;
             return if same && known.status != Status::Expired {
-                Ok(plan_recorded(&incarnation, request_id, known.status))
+                Ok(recorded(&incarnation, request_id, known.status))
             } else {
                 Err(format!("the id {request_id} is taken"))
             };
         }
         let Some(message_id) = message.id else { return Err("the line has no id".to_owned()) };
-        let payload = Payload::Plan { plan: plan.to_owned() };
         let request =
             self.pending(request_id.clone(), (&member.name, member.incarnation), payload, message_id);
-        let before = self.team.pending(&member.name, Kind::PlanApproval).map(|plan| plan.request_id.clone());
+        let before = self.team.awaited_by(&member.name).map(|asked| asked.request_id.clone());
         let expired = before.into_iter().collect();
         let record = RequestRecord { expired, ..RequestRecord::of(RequestEvent::Asked, request) };
         let asked = Decision::default().record(Record::Request(Box::new(record)));
-        Ok(asked.and(plan_recorded(&incarnation, request_id, Status::Pending)))
+        Ok(asked.and(recorded(&incarnation, request_id, Status::Pending)))
     }
 }
 
-fn plan_recorded(incarnation: &Incarnation, request_id: &RequestId, status: Status) -> Decision {
+fn recorded(incarnation: &Incarnation, request_id: &RequestId, status: Status) -> Decision {
     let request_id = request_id.clone();
-    Decision::default().act(Action::Say(incarnation.clone(), ToWorker::PlanRecorded { request_id, status }))
+    Decision::default().act(Action::Say(incarnation.clone(), ToWorker::Recorded { request_id, status }))
 }

@@ -139,6 +139,7 @@ impl Fixture {
     fn new() -> Self {
         let rules = Rules {
             grace: Duration::from_secs(10),
+            permission_timeout: Duration::from_secs(600),
             restart: Settings::default().restart(),
             watchdog: None,
             snapshot_lines: SNAPSHOT_LINES,

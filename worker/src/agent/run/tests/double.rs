@@ -170,6 +170,7 @@ impl Team {
                 release: false,
                 plan: None,
                 verdict: None,
+                permissions: Default::default(),
             },
             state: WorkerState::default(),
         }
@@ -281,7 +282,7 @@ impl Worker<'_> {
     }
 
     pub(super) fn idle(&mut self) {
-        self.state_where("idle", |state| state.doing == Doing::Idle && state.plan.is_none());
+        self.state_where("idle", |state| state.doing == Doing::Idle && state.awaits.is_none());
     }
 
     pub(super) fn doing(&mut self, activity: &str) {
@@ -323,7 +324,7 @@ impl Worker<'_> {
     }
 
     pub(super) fn record_plan(&mut self, request_id: &RequestId, status: Status) {
-        self.send(ToWorker::PlanRecorded { request_id: request_id.clone(), status });
+        self.send(ToWorker::Recorded { request_id: request_id.clone(), status });
     }
 
     /// Records an answer to the pending shutdown.

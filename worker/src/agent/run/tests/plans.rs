@@ -12,9 +12,9 @@ use super::double::{Begin, Team, UNTIL_GO, Worker};
 /// Hears a plan, records it, and waits until she waits.
 fn recorded_plan(worker: &mut Worker<'_>) -> (RequestId, serde_json::Value) {
     let (request_id, line) = worker.submitted();
-    assert_eq!(worker.state.plan.as_ref(), Some(&request_id), "it is reported before it is submitted");
+    assert_eq!(worker.state.awaits.as_ref(), Some(&request_id), "it is reported before it is submitted");
     worker.record_plan(&request_id, Status::Pending);
-    worker.state_where("waiting", |state| state.doing == Doing::Idle && state.plan.is_some());
+    worker.state_where("waiting", |state| state.doing == Doing::Idle && state.awaits.is_some());
     (request_id, line)
 }
 
@@ -122,7 +122,7 @@ fn an_interruption_gives_the_plan_up() {
     recorded_plan(&mut worker);
     worker.send(ToWorker::Interrupt { asked_at: since_boot() });
     worker.idle();
-    assert_eq!(worker.state.plan, None);
+    assert_eq!(worker.state.awaits, None);
     assert_eq!(team.results(), [("no reply: interrupted by the lead".to_owned(), true)]);
     assert_eq!(team.lead("idle_notification")[0]["idle_reason"], "interrupted");
 }

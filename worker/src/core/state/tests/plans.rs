@@ -36,11 +36,11 @@ fn a_plan_closes_the_gate_and_is_named_when_no_background_command_runs() {
     let mut state = at(At::Call);
     state.background(true);
     assert!(!state.must_end_background());
-    state.planning(plan("p1"));
+    state.submitting(plan("p1"));
     assert_eq!((state.gate(), state.next(NOW)), (Gate::Closed, WAIT));
     assert!(state.must_end_background());
     state.background(false);
-    assert_eq!(state.next(NOW), Step::SubmitPlan);
+    assert_eq!(state.next(NOW), Step::Submit);
     state.submitted();
     state.directive(directive(2), NOW);
     assert_eq!((state.gate(), state.next(NOW)), (Gate::Closed, WAIT));
@@ -55,11 +55,11 @@ fn a_plan_is_resolved_by_the_word_and_by_what_is_recorded_of_it() {
         assert_eq!(state.next(NOW), decided(status, "mind the cache"));
         let mut repeated = planning();
         repeated.submitted();
-        repeated.plan_recorded(&id("p1"), status);
+        repeated.recorded(&id("p1"), status);
         assert_eq!(repeated.next(NOW), decided(status, ""));
     }
     let mut other = submitted();
-    other.plan_recorded(&id("p0"), Status::Approved);
+    other.recorded(&id("p0"), Status::Approved);
     assert_eq!(other.next(NOW), WAIT);
 }
 
@@ -68,11 +68,11 @@ fn a_plan_whose_id_is_taken_gets_another_and_one_that_is_refused_ends() {
     let mut state = planning();
     state.submitted();
     state.refused(&id("p1"), ("taken".to_owned(), true), NOW);
-    assert_eq!(state.next(NOW), Step::RenumberPlan);
-    state.planning(plan("p2"));
+    assert_eq!(state.next(NOW), Step::Renumber);
+    state.submitting(plan("p2"));
     // Its line was lost: it is written again, but not for ever.
     for _ in 0..=REWRITES {
-        assert_eq!(state.next(NOW), Step::SubmitPlan);
+        assert_eq!(state.next(NOW), Step::Submit);
         state.submitted();
         state.refused(&id("p2"), ("no such line".to_owned(), false), NOW);
     }
@@ -94,9 +94,9 @@ fn a_plan_that_expired_with_an_earlier_incarnation_is_renumbered_although_it_is_
     };
     for (mut state, told) in [(planning(), "nothing"), (submitted(), "submitted"), (taken(), "taken")] {
         state.directive(judges(2, Status::Expired), NOW);
-        assert_eq!(state.next(NOW), Step::RenumberPlan, "{told}");
-        state.planning(plan("p2"));
-        assert_eq!(state.next(NOW), Step::SubmitPlan);
+        assert_eq!(state.next(NOW), Step::Renumber, "{told}");
+        state.submitting(plan("p2"));
+        assert_eq!(state.next(NOW), Step::Submit);
     }
 }
 

@@ -67,7 +67,7 @@ fn perform(
                 prop_assert!(*open > 0);
                 let gated = state.gate() == Gate::Open;
                 if *open == 2 {
-                    state.planning(plan("p1"))
+                    state.submitting(plan("p1"))
                 } else {
                     state.calling("bash".to_owned(), gated, false)
                 }
@@ -76,8 +76,8 @@ fn perform(
                 *open = 0;
                 state.skips();
             }
-            Step::SubmitPlan => state.submitted(),
-            Step::RenumberPlan => state.planning(plan("p2")),
+            Step::Submit => state.submitted(),
+            Step::Renumber => state.submitting(plan("p2")),
             Step::Resolve(_) => {
                 *open -= 1;
                 state.call_ended(*open > 0);
@@ -117,7 +117,7 @@ proptest! {
                 }
                 Move::Mail(mail) => state.mail(mail, NOW),
                 Move::Reply(status) => {
-                    ["p1", "p2"].into_iter().for_each(|it| state.plan_recorded(&id(it), status));
+                    ["p1", "p2"].into_iter().for_each(|it| state.recorded(&id(it), status));
                 }
                 Move::Refuse(taken) => {
                     state.refused(&id("s1"), (String::new(), false), NOW);

@@ -57,7 +57,7 @@ fn a_call_of_a_team_tool_is_answered_once_whichever_comes_first() {
 }
 
 #[test]
-fn what_may_take_days_is_answered_at_once_and_questions_are_answered_by_the_driver() {
+fn what_may_take_days_is_answered_at_once_and_a_question_is_answered_once() {
     let mut claude = driver();
     hears(
         &mut claude,
@@ -67,8 +67,18 @@ fn what_may_take_days_is_answered_at_once_and_questions_are_answered_by_the_driv
     );
     assert_eq!(text_of(&hears(&mut claude, &tool_call("plan_approval", "p")).0), "later");
     let asks = json!({"type": "control_request", "request_id": "q", "request": {"subtype": "can_use_tool", "tool_name": "Bash", "input": {"command": "ls"}}});
+    let [Heard::Asks(asked)] = &hears(&mut claude, &asks).1[..] else { panic!("no question") };
+    assert_eq!((asked.tool.as_str(), &asked.input), ("Bash", &json!({"command": "ls"})));
+    let answered = |line: String| serde_json::from_str::<Value>(&line).unwrap()["response"].clone();
     let allowed = json!({"behavior": "allow", "updatedInput": {"command": "ls"}});
-    assert_eq!(hears(&mut claude, &asks).0["response"]["response"], allowed);
+    let answer = answered(claude.permit(&asked.id, None));
+    assert_eq!((&answer["request_id"], &answer["response"]), (&json!("q"), &allowed));
+    assert_eq!(claude.permit(&asked.id, None), "", "once");
+    hears(&mut claude, &asks);
+    let refused = json!({"behavior": "deny", "message": "not now"});
+    assert_eq!(answered(claude.permit(&asked.id, Some("not now")))["response"], refused);
+    let of_team = json!({"type": "control_request", "request_id": "q", "request": {"subtype": "can_use_tool", "tool_name": "mcp__team__task_list", "input": {}}});
+    assert_eq!(hears(&mut claude, &of_team).0["response"]["response"]["behavior"], "allow");
     let other =
         json!({"type": "control_request", "request_id": "q", "request": {"subtype": "hook_callback"}});
     assert_eq!(hears(&mut claude, &other).0["response"]["subtype"], "error");
@@ -82,7 +92,7 @@ fn the_end_of_a_turn_says_what_it_cost_in_all_and_why_it_failed() {
     let rest = Usage { input_tokens: 20, output_tokens: 8, ..Usage::default() };
     assert_eq!(hears(&mut claude, &end).1, [Heard::Cost(rest), Heard::TurnEnded { failure: None }]);
     let failed = json!({"type": "result", "is_error": true, "api_error_status": 529, "result": "Overloaded", "usage": {}});
-    let why = Some("its service answered with status 529: Overloaded".to_owned());
+    let why = Some("its service is overloaded or out of order (status 529): Overloaded".to_owned());
     assert_eq!(hears(&mut claude, &failed).1[1], Heard::TurnEnded { failure: why });
 }
 

@@ -147,7 +147,11 @@ fn a_call_of_a_team_tool_is_answered_once_whichever_comes_first() {
         assert!(text_of(&answer[0]).0.contains("not known") && text_of(&answer[0]).1, "{forged}");
     }
     let asks = json!({"method": "item/commandExecution/requestApproval", "id": 0, "params": {}});
-    assert_eq!(hears(&mut codex, &asks).0[0]["result"]["decision"], "accept");
+    let [Heard::Asks(asked)] = &hears(&mut codex, &asks).1[..] else { panic!("no question") };
+    for (refusal, decision) in [(None, "accept"), (Some("no"), "decline")] {
+        let answer = serde_json::from_str::<Value>(&codex.permit(&asked.id, refusal)).unwrap();
+        assert_eq!((&answer["id"], &answer["result"]["decision"]), (&json!(0), &json!(decision)));
+    }
     let other = json!({"method": "item/tool/requestUserInput", "id": 1, "params": {}});
     assert_eq!(hears(&mut codex, &other).0[0]["error"]["code"], -32601);
 }
@@ -208,11 +212,15 @@ fn a_failure_says_what_the_service_has_answered() {
         "error": {"message": "Reconnecting... 1/5", "codexErrorInfo": info("responseStreamDisconnected", 529), "additionalDetails": "overloaded"},
         "willRetry": true,
     });
-    let why = "its service answered with status 529: Reconnecting... 1/5: overloaded".to_owned();
+    let why =
+        "its service is overloaded or out of order (status 529): Reconnecting... 1/5: overloaded".to_owned();
     assert_eq!(notified(&mut codex, "error", retry), [Heard::Retry(why)]);
     let error = json!({"message": "unauthorized", "codexErrorInfo": info("httpConnectionFailed", 401)});
     for (turn, why) in [
-        (json!({"status": "failed", "error": error}), "its service answered with status 401: unauthorized"),
+        (
+            json!({"status": "failed", "error": error}),
+            "its service refuses the key (status 401): unauthorized",
+        ),
         (json!({"status": "failed", "error": {"message": "odd", "codexErrorInfo": "other"}}), "odd"),
         (json!({"status": "interrupted"}), "its turn is interrupted"),
         (json!({}), "its turn is over, without a status"),

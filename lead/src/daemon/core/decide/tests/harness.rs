@@ -30,6 +30,7 @@ pub(super) const WATCHDOG: Duration = Duration::from_secs(60);
 pub(super) fn rules() -> Rules {
     Rules {
         grace: GRACE,
+        permission_timeout: Settings::default().permission_timeout,
         restart: Settings::default().restart(),
         watchdog: Some(WATCHDOG),
         snapshot_lines: SNAPSHOT_LINES,
@@ -179,9 +180,9 @@ impl Harness {
 
     pub(super) fn submit_line(&mut self, incarnation: &Incarnation, line: &Message) -> Decision {
         let request_id = match &line.body {
-            Body::ShutdownResponse { request_id, .. } | Body::PlanApprovalRequest { request_id, .. } => {
-                request_id
-            }
+            Body::ShutdownResponse { request_id, .. }
+            | Body::PlanApprovalRequest { request_id, .. }
+            | Body::PermissionRequest { request_id, .. } => request_id,
             other => panic!("{other:?}"),
         };
         let (request_id, line) = (request_id.clone(), Ok(Box::new(line.clone())));
@@ -255,7 +256,7 @@ pub(super) fn said(decision: &Decision) -> Vec<&ToWorker> {
 /// Returns the status that the worker is told of its plan.
 pub(super) fn plan_recorded(decision: &Decision) -> Status {
     match said(decision).as_slice() {
-        [ToWorker::PlanRecorded { status, .. }] => *status,
+        [ToWorker::Recorded { status, .. }] => *status,
         other => panic!("{other:?}"),
     }
 }
@@ -341,7 +342,12 @@ pub(super) fn shutdown_as(request_id: RequestId, who: &str, force_after: Option<
 }
 
 pub(super) fn verdict(id: &RequestId, approve: bool) -> Command {
-    Command::Answer { request_id: id.clone(), approve, feedback: "mind the tests".to_owned() }
+    Command::Answer {
+        request_id: id.clone(),
+        approve,
+        feedback: "mind the tests".to_owned(),
+        permissions: None,
+    }
 }
 
 pub(super) fn answer(id: &RequestId, approve: bool) -> Body {

@@ -204,7 +204,9 @@ impl Promises {
     /// Checks a worker that begins something that an open gate lets through.
     pub(super) fn changes(&self, worker: &Worker) -> Checked {
         let name = &worker.incarnation.name;
-        check(worker.plan.is_none(), || format!("{name} changes something while its plan is unanswered"))?;
+        check(worker.plan.as_ref().is_none_or(|plan| plan.is_question), || {
+            format!("{name} changes something while its plan is unanswered")
+        })?;
         let seq = worker.directive.as_ref().map_or(0, |directive| directive.seq);
         let gate = self.gates.get(&(name.clone(), seq));
         check(gate == Some(&Gate::Open), || {

@@ -68,7 +68,9 @@ impl Promises {
                     format!("{id} is not answered by the incarnation that was asked")
                 })
             }
-            (Kind::PlanApproval | Kind::Review, Status::Approved | Status::Rejected) => {
+            // It was not answered in time.
+            (Kind::Permission, Status::Rejected) if is_overdue(request) => Ok(()),
+            (Kind::PlanApproval | Kind::Review | Kind::Permission, Status::Approved | Status::Rejected) => {
                 let verdict = (id.clone(), approve);
                 let by_lead =
                     self.verdicts_of_the_lead.contains(&verdict) && self.is_left_to_the_lead(before);
@@ -83,14 +85,16 @@ impl Promises {
     fn expired(&self, kind: Kind, request: &Request, line: &Line, facts: &Facts) -> Checked {
         let id = &request.request_id;
         let why = match (&line.record, kind) {
-            (Record::Member(record), Kind::Shutdown) => record.event == MemberEvent::Exited,
+            (Record::Member(record), Kind::Shutdown | Kind::Permission) => {
+                record.event == MemberEvent::Exited
+            }
             // A restart goes on with the same conversation.
             (Record::Member(record), Kind::PlanApproval) => {
                 record.event == MemberEvent::Exited && record.ended_incarnation.is_none()
             }
             // With its submission, and never because its author ends.
             (Record::Task(record), Kind::Review) => record.expired.contains(id),
-            (Record::Request(record), Kind::PlanApproval) => match record.event {
+            (Record::Request(record), Kind::PlanApproval | Kind::Permission) => match record.event {
                 RequestEvent::Asked | RequestEvent::Joined | RequestEvent::Approved => {
                     record.request.request_id != *id
                 }
@@ -128,7 +132,7 @@ impl Promises {
                 format!("two requests of one kind are pending for {name}")
             })?;
             let spans = match request.kind {
-                Kind::Shutdown => request.incarnation == member.incarnation,
+                Kind::Shutdown | Kind::Permission => request.incarnation == member.incarnation,
                 Kind::PlanApproval | Kind::Review => {
                     (member.conversation..=member.incarnation).contains(&request.incarnation)
                 }
@@ -136,8 +140,16 @@ impl Promises {
             check(spans, || format!("{id} is pending of another incarnation of {name}"))?;
             let indexed = self.fold.pending(&name, request.kind).map(|request| &request.request_id);
             check(indexed == Some(id), || format!("{id} is pending, and not found as such"))?;
+            if request.kind.is_judged() {
+                let awaited = self.fold.awaited_by(&name).map(|request| &request.request_id);
+                check(awaited == Some(id), || format!("{name} waits for two verdicts"))?;
+            }
             seen.push((name, request.kind));
         }
         Ok(())
     }
+}
+
+fn is_overdue(request: &Request) -> bool {
+    request.reason.as_deref().is_some_and(|reason| reason.starts_with("no answer within"))
 }

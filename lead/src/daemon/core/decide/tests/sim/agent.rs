@@ -7,7 +7,7 @@ use teamd_shared::control::{
 use teamd_shared::id::Ids;
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
-use teamd_shared::request::{Kind, Request};
+use teamd_shared::request::Request;
 
 use super::super::mutants::Mutant;
 use super::super::promises::{Expected, check};
@@ -74,7 +74,7 @@ impl World {
     /// Waits until a plan is answered.
     pub(super) fn verdict_of_another(&mut self) -> Command {
         let open = self.promises.fold.requests.values();
-        let open = open.filter(|request| request.is_pending() && request.kind == Kind::PlanApproval);
+        let open = open.filter(|request| request.is_pending() && request.kind.is_judged());
         let open: Vec<Request> = open.cloned().collect();
         let Some(plan) = self.rng.pick(&open) else { return self.verdict() };
         Command::AwaitVerdict { request_id: plan.request_id }

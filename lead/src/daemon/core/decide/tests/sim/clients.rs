@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use teamd_shared::control::{Command, ShutdownOrder, SpawnOrder};
 use teamd_shared::id::{Ids, RequestId};
-use teamd_shared::member::{ApproveBy, Restart, TermsPatch};
+use teamd_shared::member::{ApproveBy, Permissions, Restart, TermsPatch};
 use teamd_shared::name::Name;
 use teamd_shared::request::Kind;
 
@@ -91,7 +91,8 @@ impl World {
         let from = if self.rng.one_in(4) { known } else { open };
         let request_id = self.rng.pick(&from).unwrap_or(RequestId::from_bits(self.rng.below(256)));
         let (approve, feedback) = (!self.rng.one_in(3), "as you like".to_owned());
-        Command::Answer { request_id, approve, feedback }
+        let permissions = self.rng.one_in(4).then_some(Permissions::Ask);
+        Command::Answer { request_id, approve, feedback, permissions }
     }
 
     fn order_spawn(&mut self, client: ReplyTo) -> Event {

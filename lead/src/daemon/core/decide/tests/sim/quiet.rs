@@ -109,7 +109,7 @@ impl World {
         {
             return Err("it should have left".to_owned());
         }
-        let pending = fold.pending(name, Kind::PlanApproval).map(|request| request.request_id.clone());
+        let pending = fold.awaited_by(name).map(|request| request.request_id.clone());
         let awaited: Option<RequestId> = worker.plan.as_ref().map(|plan| plan.request_id.clone());
         if pending != awaited {
             return Err(format!("it waits for {awaited:?}, and {pending:?} is pending"));

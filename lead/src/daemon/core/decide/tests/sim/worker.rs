@@ -52,11 +52,13 @@ pub(in super::super) struct Worker {
     pub(super) asking: Option<Question>,
 }
 
-/// A plan without a verdict.
+/// A plan or a permission question without a verdict.
 #[derive(Debug, Clone)]
 pub(in super::super) struct Waiting {
     pub(in super::super) request_id: RequestId,
     message_id: Uuid,
+    /// Whether it is a question: its gate stays as it is, and its next incarnation does not know of it.
+    pub(in super::super) is_question: bool,
     heard: Heard,
 }
 
@@ -99,7 +101,8 @@ impl Worker {
 
     /// Returns the gate. With an unanswered plan it stays closed whatever the directive says.
     fn gate(&self, mutant: Option<Mutant>) -> Gate {
-        let plan = self.plan.is_some() && mutant != Some(Mutant::GateIgnoresItsPlan);
+        let plan = self.plan.as_ref().is_some_and(|plan| !plan.is_question)
+            && mutant != Some(Mutant::GateIgnoresItsPlan);
         if plan {
             Gate::Closed
         } else {
@@ -109,13 +112,13 @@ impl Worker {
 
     fn report(&self) -> WorkerState {
         let doing = if self.working && self.plan.is_none() { Doing::Working } else { Doing::Idle };
-        let plan = self.plan.as_ref().map(|plan| plan.request_id.clone());
+        let awaits = self.plan.as_ref().map(|plan| plan.request_id.clone());
         WorkerState {
             applied_seq: self.applied_seq,
             doing,
             activity: String::new(),
             waiting: None,
-            plan,
+            awaits,
             ..WorkerState::default()
         }
     }
@@ -222,7 +225,7 @@ impl World {
                     worker.act();
                 }
             }
-            ToWorker::PlanRecorded { request_id, status } => {
+            ToWorker::Recorded { request_id, status } => {
                 worker.submitted.retain(|(id, _)| *id != request_id);
                 if let Some(plan) = worker.plan.as_mut().filter(|plan| plan.request_id == request_id) {
                     plan.heard = Heard::Recorded(status);
@@ -261,7 +264,7 @@ impl World {
         }
         worker.plan = transcript.plan.as_ref().map(|call| {
             let (request_id, message_id) = call.first.clone();
-            Waiting { request_id, message_id, heard: Heard::Nothing }
+            Waiting { request_id, message_id, is_question: false, heard: Heard::Nothing }
         });
         worker.working = worker.plan.is_some();
         worker.directive = Some(welcome.directive);

@@ -23,6 +23,7 @@ use crate::daemon::core::live::Rules;
 pub(super) const NAMES: [&str; 3] = ["alice", "bob", "carol"];
 pub(in super::super) const RULES: Rules = Rules {
     grace: Duration::from_secs(10),
+    permission_timeout: Duration::from_secs(30),
     restart: RestartLimit { max: 3, period: Duration::from_secs(60) },
     watchdog: Some(Duration::from_secs(20)),
     snapshot_lines: 5,

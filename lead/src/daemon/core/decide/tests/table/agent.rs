@@ -15,7 +15,7 @@ use crate::daemon::core::notices::messages;
 use crate::daemon::core::waiters::Waiters;
 
 fn answer(id: &teamd_shared::id::RequestId, approve: bool) -> Command {
-    Command::Answer { request_id: id.clone(), approve, feedback: String::new() }
+    Command::Answer { request_id: id.clone(), approve, feedback: String::new(), permissions: None }
 }
 
 fn order_to_leave(who: &str) -> Command {
@@ -163,7 +163,7 @@ fn a_plan_that_is_awaited_is_told_when_it_is_answered() {
     harness.ends(&alice);
     assert_eq!(waiters.answered(&harness.team, &harness.live, &alice.name), []);
     let feedback = "mind the tests".to_owned();
-    harness.ask(Command::Answer { request_id: id, approve: true, feedback }).unwrap();
+    harness.ask(Command::Answer { request_id: id, approve: true, feedback, permissions: None }).unwrap();
     let answers = waiters.answered(&harness.team, &harness.live, &alice.name);
     let [(AGENT, Ok(Done::Judged(verdict)))] = answers.as_slice() else { panic!("{answers:?}") };
     assert_eq!((verdict.status, verdict.feedback.as_str()), (Status::Approved, "mind the tests"));

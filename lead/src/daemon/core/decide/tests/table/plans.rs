@@ -61,7 +61,7 @@ fn the_verdict_on_another_members_plan_of_the_same_id_starts_no_work() {
     let mut harness = Harness::new();
     let (alice, bob) = (harness.runs("alice"), harness.runs("bob"));
     let id = harness.submit_plan(&alice, "aaaa0001");
-    harness.on(&Event::Said { incarnation: bob, state: WorkerState { plan: Some(id.clone()), ..idle() } });
+    harness.on(&Event::Said { incarnation: bob, state: WorkerState { awaits: Some(id.clone()), ..idle() } });
     harness.ask(verdict(&id, true)).unwrap();
     assert_eq!(status(&harness.team, &harness.live, harness.member("bob")), member::MemberStatus::Idle);
 }
@@ -164,7 +164,7 @@ fn a_plan_that_its_author_knows_of_and_does_not_wait_for_expires() {
     let id = harness.submit_plan(&alice, "aaaa0001");
     let applied_seq = harness.team.members[&name("alice")].seq;
     let mut says = |state| harness.on(&Event::Said { incarnation: alice.clone(), state });
-    let waits = |plan: &str| WorkerState { applied_seq, plan: Some(request_id(plan)), ..idle() };
+    let waits = |plan: &str| WorkerState { applied_seq, awaits: Some(request_id(plan)), ..idle() };
     assert!(nothing(&says(waits("aaaa0001"))));
     // It is on its way to this one, by the id that it had first.
     assert!(nothing(&says(waits("aaaa0002"))));
@@ -182,7 +182,7 @@ fn a_worker_that_comes_back_hears_the_verdict_that_it_waits_for() {
     let id = harness.submit_plan(&alice, "aaaa0001");
     harness.on(&Event::Disconnected { incarnation: alice.clone() });
     harness.ask(verdict(&id, true)).unwrap();
-    let state = WorkerState { plan: Some(id.clone()), ..idle() };
+    let state = WorkerState { awaits: Some(id.clone()), ..idle() };
     let greeted = harness.on(&Event::Connected { incarnation: alice, environment: None, state });
     let [ToWorker::Directive(directive)] = said(&greeted).as_slice() else { panic!("{greeted:?}") };
     let verdict = directive.verdict.as_ref().unwrap();

@@ -116,7 +116,9 @@ impl World {
         let line = self.disk.inboxes.get(&Name::lead()).and_then(|inbox| inbox.get(at as usize));
         let of_line = match line.map(|line| &line.body) {
             Some(
-                Body::ShutdownResponse { request_id, .. } | Body::PlanApprovalRequest { request_id, .. },
+                Body::ShutdownResponse { request_id, .. }
+                | Body::PlanApprovalRequest { request_id, .. }
+                | Body::PermissionRequest { request_id, .. },
             ) => request_id.clone(),
             _ => RequestId::from_bits(self.rng.below(256)),
         };
@@ -140,21 +142,29 @@ impl World {
         }
         match plan.heard {
             // Nothing that an open gate let through may run when the plan is recorded.
-            Heard::Nothing if worker.changing => worker.changing = false,
+            Heard::Nothing if worker.changing && !plan.is_question => worker.changing = false,
             Heard::Nothing => {
                 let transcript = self.disk.transcripts.entry(worker.incarnation.name.clone()).or_default();
-                if let Some(call) = &mut transcript.plan {
+                if let Some(call) = transcript.plan.as_mut().filter(|_| !plan.is_question) {
                     call.submitted.insert((plan.request_id.clone(), plan.message_id));
                 }
                 worker.plan = Some(Waiting { heard: Heard::Submitted, ..plan.clone() });
                 let (request_id, text) =
                     (plan.request_id.clone(), format!("plan {}", plan.message_id.as_u128()));
-                let body = Body::PlanApprovalRequest { request_id, plan: text, incarnation: None };
+                let body = match plan.is_question {
+                    true => Body::PermissionRequest {
+                        request_id,
+                        tool: text,
+                        input: serde_json::Value::Null,
+                        incarnation: None,
+                    },
+                    false => Body::PlanApprovalRequest { request_id, plan: text, incarnation: None },
+                };
                 self.submits(worker, plan.message_id, &plan.request_id, body);
             }
             Heard::Taken => {
                 let (request_id, message_id) = renamed(&plan.request_id, plan.message_id);
-                worker.plan = Some(Waiting { request_id, message_id, heard: Heard::Nothing });
+                worker.plan = Some(Waiting { request_id, message_id, heard: Heard::Nothing, ..plan });
             }
             Heard::Submitted if !self.calm && self.rng.one_in(6) => self.submits_again(worker),
             Heard::Submitted | Heard::Recorded(_) | Heard::Refused => {}
@@ -174,11 +184,10 @@ impl World {
             7 => worker.changing = false,
             8 | 9 if worker.working && (!open || self.rng.one_in(3)) => {
                 let first = (self.ids.request(), self.ids.message());
-                let waiting =
-                    Waiting { request_id: first.0.clone(), message_id: first.1, heard: Heard::Nothing };
-                worker.plan = Some(waiting);
+                let (request_id, message_id, is_question) = (first.0.clone(), first.1, self.rng.one_in(3));
+                worker.plan = Some(Waiting { request_id, message_id, is_question, heard: Heard::Nothing });
                 let transcript = self.disk.transcripts.entry(worker.incarnation.name.clone()).or_default();
-                transcript.plan = Some(PlanCall { first, submitted: Default::default() });
+                transcript.plan = (!is_question).then(|| PlanCall { first, submitted: Default::default() });
             }
             _ => {}
         }

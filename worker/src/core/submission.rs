@@ -1,26 +1,48 @@
-//! A plan on its way to the lead, and what its author is told of it, pure.
+//! A plan or a permission question on its way to the lead, and what its author is told of it, pure.
 
+use serde_json::Value;
 use teamd_shared::id::RequestId;
 use teamd_shared::member::Gate;
+use teamd_shared::message::Body;
 use teamd_shared::request::Status;
 use uuid::Uuid;
 
-use crate::core::state::PlanOutcome;
+use crate::core::state::Judged;
 use crate::core::work::ToolUse;
 use crate::tools::{Action, Call, Caller, Outcome, PlanApproval};
 
 /// What the calls are told that stand behind a rejected plan.
 pub(crate) const BEHIND_A_REJECTED: &str = "refused: the plan was rejected";
 
-/// A plan and its ids.
+/// What waits for a verdict, and its ids.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Submission {
-    /// The plan.
-    pub(crate) plan: String,
+    /// What is asked.
+    pub(crate) asks: Asks,
     /// The id of its line.
     pub(crate) message_id: Uuid,
     /// The id of the request.
     pub(crate) request_id: RequestId,
+}
+
+/// What is asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Asks {
+    /// To carry out a plan: the gate is closed until then.
+    Plan(String),
+    /// To use a tool of the agent's own.
+    Permission(Permission),
+}
+
+/// A question of an agent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Permission {
+    /// Its id, by which the agent is answered.
+    pub(crate) id: String,
+    /// The tool.
+    pub(crate) tool: String,
+    /// What it is given.
+    pub(crate) input: Value,
 }
 
 /// How many ids are tried to find the one that a plan is pending under: each is taken by chance (1 of 2³²), or since
@@ -38,12 +60,24 @@ impl Submission {
         else {
             return None;
         };
-        let first = Self { plan, message_id: call.message_id?, request_id: call.request_id.clone()? };
+        let asks = Asks::Plan(plan);
+        let first = Self { asks, message_id: call.message_id?, request_id: call.request_id.clone()? };
         let ids = std::iter::successors(Some(first.clone()), |before| Some(before.clone().renumbered()));
         Some(ids.take(RENUMBERINGS).find(|known| Some(&known.request_id) == pending).unwrap_or(first))
     }
 
-    /// Returns the same plan under other ids: its id belongs to another request.
+    /// Returns what the line says that submits it, for an incarnation.
+    pub(crate) fn body(&self, incarnation: u32) -> Body {
+        let (request_id, incarnation) = (self.request_id.clone(), Some(incarnation));
+        match self.asks.clone() {
+            Asks::Plan(plan) => Body::PlanApprovalRequest { request_id, plan, incarnation },
+            Asks::Permission(Permission { tool, input, .. }) => {
+                Body::PermissionRequest { request_id, tool, input, incarnation }
+            }
+        }
+    }
+
+    /// Returns the same under other ids: its id belongs to another request.
     ///
     /// The transcript holds only the first ids. The others follow from them, so that a worker that is restarted
     /// tries the same ids in the same order, and comes to the one that it was recorded under.
@@ -62,9 +96,19 @@ impl Submission {
     }
 }
 
+/// Returns why a permission is refused; none if it is given.
+pub(crate) fn refusal_of(verdict: &Judged) -> Option<String> {
+    match verdict {
+        Ok((Status::Approved, _)) => None,
+        Ok((Status::Rejected, feedback)) => Some(with("refused", feedback)),
+        Ok(_) => Some("refused: the question has expired".to_owned()),
+        Err(why) => Some(format!("refused: the question was not recorded: {why}")),
+    }
+}
+
 /// Returns what the author of a plan is told. `gate`: as the daemon's last directive has it. It can be closed behind an approval:
 /// a plan was asked for since, or the incarnation that was approved has ended for good.
-pub(crate) fn result_of(verdict: &PlanOutcome, gate: Gate) -> Outcome {
+pub(crate) fn result_of(verdict: &Judged, gate: Gate) -> Outcome {
     match verdict {
         Ok((Status::Approved, feedback)) if gate == Gate::Open => Outcome::ok(with("approved", feedback)),
         Ok((Status::Approved, feedback)) => Outcome::error(with(
@@ -92,7 +136,7 @@ mod tests {
 
     fn submission() -> Submission {
         Submission {
-            plan: "drop the cache".to_owned(),
+            asks: Asks::Plan("drop the cache".to_owned()),
             message_id: Uuid::now_v7(),
             request_id: RequestId::from_bits(7),
         }
@@ -108,7 +152,7 @@ mod tests {
         assert_ne!(second.request_id, third.request_id);
         assert!(first.message_id != second.message_id && first.message_id != third.message_id);
         assert_eq!(second.message_id.get_version_num(), 7);
-        assert_eq!(third.plan, first.plan);
+        assert_eq!(third.asks, first.asks);
     }
 
     #[test]
@@ -117,7 +161,7 @@ mod tests {
         let call = ToolUse {
             id: "call-1-1".to_owned(),
             name: "plan_approval".to_owned(),
-            input: serde_json::json!({ "plan": first.plan }),
+            input: serde_json::json!({ "plan": "drop the cache" }),
             message_id: Some(first.message_id),
             request_id: Some(first.request_id.clone()),
             repeated: true,
@@ -134,6 +178,14 @@ mod tests {
             ..call.clone()
         };
         assert_eq!(Submission::resumed(Caller::Teammate, &other, None), None);
+    }
+
+    #[test]
+    fn a_permission_is_given_by_an_approval_alone() {
+        let refusal = |status, feedback: &str| refusal_of(&Ok((status, feedback.to_owned())));
+        assert_eq!(refusal(Status::Approved, "mind the tests"), None);
+        assert_eq!(refusal(Status::Rejected, "not that").as_deref(), Some("refused\nnot that"));
+        assert!(refusal(Status::Expired, "").is_some() && refusal_of(&Err("no".to_owned())).is_some());
     }
 
     #[test]

@@ -24,6 +24,8 @@ struct Stub {
     key: &'static str,
     /// Where its sessions are, below its state directory.
     sessions: &'static str,
+    /// What its model calls the tool that runs a command.
+    command: &'static str,
 }
 
 const CLAUDE: Stub = Stub {
@@ -31,6 +33,7 @@ const CLAUDE: Stub = Stub {
     program: include_str!("../fixtures/claude-stub.py"),
     key: "ANTHROPIC_API_KEY",
     sessions: "claude/projects/*/*.jsonl",
+    command: "Bash",
 };
 
 const CODEX: Stub = Stub {
@@ -38,6 +41,7 @@ const CODEX: Stub = Stub {
     program: include_str!("../fixtures/codex-stub.py"),
     key: "OPENAI_API_KEY",
     sessions: "codex/sessions/*/*/*/*.jsonl",
+    command: "exec_command",
 };
 
 /// Makes a test of each scenario, for each stub.
@@ -59,6 +63,7 @@ scenarios! {
     what_it_says_is_seen_at_once_and_what_it_waits_for
     the_lead_agent_is_one_with_the_tools_of_a_lead
     an_agent_that_cannot_begin_is_an_error_of_spawn
+    a_question_of_the_agent_is_a_request_that_a_person_answers
 }
 
 /// A team whose agents are these stubs; none without Python.
@@ -352,13 +357,12 @@ fn the_lead_agent_is_one_with_the_tools_of_a_lead(stub: &Stub) {
 }
 
 /// With `permissions = "ask"` each question of the agent is a request, which a person answers; the runtime answers in time.
-#[test]
-fn a_question_of_the_agent_is_a_request_that_a_person_answers() {
+fn a_question_of_the_agent_is_a_request_that_a_person_answers(stub: &Stub) {
     for layers in SETS {
-        let Some(team) = team_of(&[&CLAUDE], layers) else { return };
+        let Some(team) = team_of(&[stub], layers) else { return };
         spawn(
             &team,
-            &CLAUDE,
+            stub,
             &["--permissions", "ask", "--prompt", "$ echo yes > first\n$ echo no > second\n@task_list"],
         );
         let asked = |team: &Team| {
@@ -369,10 +373,10 @@ fn a_question_of_the_agent_is_a_request_that_a_person_answers() {
             open().unwrap()
         };
         let first = asked(&team);
-        assert_eq!(first["payload"], json!({"tool": "Bash", "input": {"command": "echo yes > first"}}));
+        assert_eq!(first["payload"], json!({"tool": stub.command, "input": {"command": "echo yes > first"}}));
         team.wait_for("carol", "awaiting_approval");
         let shown = team.teamctl(["status"]).ok().stdout;
-        assert!(shown.contains("Bash: echo yes > first"), "{shown}");
+        assert!(shown.contains(&format!("{}: echo yes > first", stub.command)), "{shown}");
         assert!(!team.made("first"), "{layers}");
         team.teamctl(["approve", first["request_id"].as_str().unwrap()]).ok();
         let second = asked(&team);
@@ -382,7 +386,8 @@ fn a_question_of_the_agent_is_a_request_that_a_person_answers() {
         let told = team.notices("carol").pop().unwrap()["content"].as_str().unwrap().to_owned();
         assert!(told.contains("refused") && !team.made("second"), "{layers}: {told}");
         let results = team.results("carol");
-        assert!(results.iter().any(|it| it.to_string().contains("not that one")), "{results:?}");
+        let kept = session(&team, stub);
+        assert!(kept.contains("not that one"), "{results:?} {kept}");
 
         // Asked while it is asked to leave: nothing is waited for. And with its incarnation a question ends.
         team.send("carol", "$ echo x > third");

@@ -78,6 +78,7 @@ impl<T: Tools> Session<T> {
     /// told again.
     fn tell_agent(&mut self) -> Result<(), TranscriptError> {
         let Some(agent) = self.model.agent() else { return Ok(()) };
+        agent.permissions = self.dispatcher.state.permissions();
         let news = agent.news();
         if !news.is_empty() && !mutant::is_on("told-before-it-lasts") {
             self.transcript.sync()?;

@@ -102,7 +102,7 @@ impl Machine {
         let (mut lie, open) = (None, agent.gate == Gate::Open && agent.dies.is_none());
         while let Some(said) = agent.ends.next() {
             match said {
-                Said::Message(id, text) => {
+                Said::Message(id, text, _) => {
                     if open && closes(&text) {
                         lie = Some(text.clone());
                     }

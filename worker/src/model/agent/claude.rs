@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
+use teamd_shared::member::Permissions;
 use teamd_shared::transcript::Usage;
 use uuid::Uuid;
 
@@ -227,7 +228,7 @@ impl AgentDriver for Claude {
         (String::new(), heard)
     }
 
-    fn say(&mut self, id: Uuid, text: &str) -> String {
+    fn say(&mut self, id: Uuid, text: &str, _: Permissions) -> String {
         let message = json!({"role": "user", "content": [{"type": "text", "text": text}]});
         line(&json!({"type": "user", "message": message, "uuid": id.to_string()}))
     }

@@ -5,11 +5,12 @@
 //! file keeps from before its first turn on: by that it is found again. A message is always said by `turn/start`, which begins a turn or
 //! joins the one that runs. Codex writes the message, with its id, to that file before its model is asked.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
+use teamd_shared::member::Permissions;
 use teamd_shared::transcript::Usage;
 use uuid::Uuid;
 
@@ -32,6 +33,9 @@ const MAX_FIRST_LINE: u64 = 4 << 20;
 const COMMAND: &str = "exec_command";
 const PATCH: &str = "apply_patch";
 
+/// What it is told of a call that may not run, before the reason.
+const REFUSED: &str = "The last command or change may not run: ";
+
 /// The driver.
 #[derive(Debug)]
 pub(crate) struct Codex {
@@ -49,8 +53,9 @@ pub(crate) struct Codex {
     /// Messages that were said, by their request.
     said: HashMap<u64, (Uuid, String)>,
     requests: u64,
-    /// Calls of its own tools without an outcome.
-    running: BTreeSet<String>,
+    /// Calls of its own tools without an outcome, and what they are given.
+    running: BTreeMap<String, Value>,
+    permissions: Permissions,
 }
 
 impl Codex {
@@ -66,7 +71,8 @@ impl Codex {
             waiting: Vec::new(),
             said: HashMap::new(),
             requests: THREAD,
-            running: BTreeSet::new(),
+            running: BTreeMap::new(),
+            permissions: Permissions::default(),
         }
     }
 
@@ -83,7 +89,9 @@ impl Codex {
             }
             "item/commandExecution/requestApproval" | "item/fileChange/requestApproval" => {
                 let tool = if method.contains("fileChange") { PATCH } else { COMMAND };
-                let (id, tool, input) = (id.to_string(), tool.to_owned(), params.clone());
+                let call = params["itemId"].as_str().unwrap_or_default();
+                let input = self.running.get(call).unwrap_or(params).clone();
+                let (id, tool) = (id.to_string(), tool.to_owned());
                 return (String::new(), vec![Heard::Asks(Permission { id, tool, input })]);
             }
             _ => line(&json!({"id": id, "error": {"code": -32601, "message": "there is no such method"}})),
@@ -125,7 +133,8 @@ impl Codex {
     }
 
     fn say_waiting(&mut self) -> String {
-        std::mem::take(&mut self.waiting).iter().map(|(id, text)| self.say(*id, text)).collect()
+        let waiting = std::mem::take(&mut self.waiting);
+        waiting.iter().map(|(id, text)| self.say(*id, text, self.permissions)).collect()
     }
 
     /// Reads a notification.
@@ -188,7 +197,7 @@ impl Codex {
             }
             _ => return Vec::new(),
         };
-        self.running.insert(id.clone());
+        self.running.insert(id.clone(), input.clone());
         vec![Heard::Call { id, name, input, is_handed: false }]
     }
 
@@ -199,7 +208,7 @@ impl Codex {
         if item["type"] == "agentMessage" {
             return vec![Heard::Text(text(&item["text"]))];
         }
-        if !self.running.remove(&id) {
+        if self.running.remove(&id).is_none() {
             return Vec::new();
         }
         let is_error = item["status"].as_str().is_some_and(|status| status != "completed");
@@ -209,6 +218,9 @@ impl Codex {
             Some("mcpToolCall") => item["result"]["content"].to_string(),
             _ => text(&item["status"]),
         };
+        if is_error && content.is_empty() {
+            content = text(&item["status"]);
+        }
         if let Some(code) = item["exitCode"].as_i64().filter(|code| *code != 0) {
             content.push_str(&format!("\n[exit code {code}]"));
         }
@@ -220,7 +232,7 @@ impl Codex {
     fn run_on(&mut self) -> Vec<Heard> {
         let outcome =
             |id| Heard::Outcome { id, content: "[runs on in the background]".to_owned(), is_error: false };
-        std::mem::take(&mut self.running).into_iter().map(outcome).collect()
+        std::mem::take(&mut self.running).into_keys().map(outcome).collect()
     }
 }
 
@@ -281,7 +293,8 @@ impl AgentDriver for Codex {
         }
     }
 
-    fn say(&mut self, id: Uuid, text: &str) -> String {
+    fn say(&mut self, id: Uuid, text: &str, permissions: Permissions) -> String {
+        self.permissions = permissions;
         let Some(thread) = &self.thread else {
             self.waiting.push((id, text.to_owned()));
             return String::new();
@@ -290,6 +303,7 @@ impl AgentDriver for Codex {
             "threadId": thread,
             "clientUserMessageId": id,
             "input": [{"type": "text", "text": text}],
+            "approvalPolicy": if permissions == Permissions::Ask { "untrusted" } else { "never" },
             "sandboxPolicy": {"type": "externalSandbox", "networkAccess": "enabled"},
         });
         self.requests += 1;
@@ -305,7 +319,10 @@ impl AgentDriver for Codex {
     fn permit(&mut self, question: &str, refusal: Option<&str>) -> String {
         let id = serde_json::from_str::<Value>(question).unwrap_or_default();
         let decision = if refusal.is_some() { "decline" } else { "accept" };
-        line(&json!({"id": id, "result": {"decision": decision}}))
+        // Its answer has no room for a reason.
+        let reason =
+            refusal.map(|why| self.say(Uuid::new_v4(), &format!("{REFUSED}{why}"), self.permissions));
+        line(&json!({"id": id, "result": {"decision": decision}})) + &reason.unwrap_or_default()
     }
 
     fn interrupt(&mut self) -> String {

@@ -352,7 +352,7 @@ impl AgentMind {
     pub(crate) fn tell(&mut self, news: Vec<Line>) {
         let Some(process) = &self.process else { return };
         for Line { id, text, .. } in news {
-            process.say(id, &text);
+            process.say(id, &text, self.permissions);
             self.written.insert(id);
             self.untaken.insert(id);
             self.in_turn = true;

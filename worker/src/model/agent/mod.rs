@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags, open};
 use serde_json::Value;
+use teamd_shared::member::Permissions;
 use teamd_shared::transcript::Usage;
 use uuid::Uuid;
 
@@ -89,8 +90,8 @@ pub(crate) trait AgentDriver: Debug + Send {
     fn begin(&mut self, session: &AgentSession) -> String;
     /// Hears a line; returns the lines that answer it at once, and what it means.
     fn hear(&mut self, line: &str) -> (String, Vec<Heard>);
-    /// Returns the lines that tell the agent a message.
-    fn say(&mut self, id: Uuid, text: &str) -> String;
+    /// Returns the lines that tell the agent a message; `permissions`: whether it is to ask before it uses its tools, where it can be told.
+    fn say(&mut self, id: Uuid, text: &str, permissions: Permissions) -> String;
     /// Returns the lines that tell the agent the outcome of a call of a handed tool; empty if they are told later.
     fn answer(&mut self, id: &str, content: &str, is_error: bool) -> String;
     /// Returns the lines that answer a question: that it may, or why not.

@@ -20,7 +20,7 @@ use super::way::Way;
 use super::{end_of, how_it_exited};
 use crate::model::{AgentDriver, Heard};
 use crate::shim::Job;
-use teamd_shared::member::Gate;
+use teamd_shared::member::{Gate, Permissions};
 
 /// How long a line of an agent may be, in bytes.
 const MAX_LINE: usize = 32 << 20;
@@ -40,7 +40,7 @@ pub(crate) struct Launch {
 /// What the mind says to an agent.
 #[derive(Debug)]
 pub(crate) enum Said {
-    Message(Uuid, String),
+    Message(Uuid, String, Permissions),
     Outcome(String, String, bool),
     Permit(String, Option<String>),
     Interrupt,
@@ -133,8 +133,8 @@ impl AgentProcess {
     }
 
     /// Tells the agent a message.
-    pub(crate) fn say(&self, id: Uuid, text: &str) {
-        self.send(Said::Message(id, text.to_owned()));
+    pub(crate) fn say(&self, id: Uuid, text: &str, permissions: Permissions) {
+        self.send(Said::Message(id, text.to_owned(), permissions));
     }
 
     /// Tells the agent the outcome of a call of a handed tool.
@@ -175,7 +175,7 @@ async fn talk(
         line = String::new();
         tokio::select! {
             next = said.recv(), if !said.is_closed() => match next {
-                Some(Said::Message(id, text)) => line = driver.say(id, &text),
+                Some(Said::Message(id, text, permissions)) => line = driver.say(id, &text, permissions),
                 Some(Said::Outcome(call, content, is_error)) => line = driver.answer(&call, &content, is_error),
                 Some(Said::Permit(question, refusal)) => line = driver.permit(&question, refusal.as_deref()),
                 Some(Said::Interrupt) => line = driver.interrupt(),

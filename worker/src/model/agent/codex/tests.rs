@@ -70,7 +70,7 @@ fn a_thread_is_marked_with_its_session_and_gone_on_with_by_its_file() {
     let hello = frames(&codex.begin(&AgentSession { id: SESSION, history: None }));
     assert_eq!((hello[0]["method"].as_str(), &hello[0]["id"]), (Some("initialize"), &json!(1)));
     let message = Uuid::from_u128(3);
-    assert_eq!(codex.say(message, "early"), "", "there is no thread yet");
+    assert_eq!(codex.say(message, "early", Permissions::Allow), "", "there is no thread yet");
     let (opening, heard) = hears(&mut codex, &json!({"id": 1, "result": {}}));
     assert_eq!((opening[0]["method"].as_str(), heard), (Some("initialized"), Vec::new()));
     let params = &opening[1]["params"];
@@ -82,6 +82,11 @@ fn a_thread_is_marked_with_its_session_and_gone_on_with_by_its_file() {
     assert_eq!(heard, [Heard::Ready]);
     assert_eq!((&said[0]["method"], &said[0]["params"]["threadId"]), (&json!("turn/start"), &json!("t")));
     assert_eq!(said[0]["params"]["clientUserMessageId"], json!(message));
+    assert_eq!(said[0]["params"]["approvalPolicy"], "never");
+    assert_eq!(
+        frames(&codex.say(message, "x", Permissions::Ask))[0]["params"]["approvalPolicy"],
+        "untrusted"
+    );
 
     let state = tempfile::tempdir().unwrap();
     let day = state.path().join("codex/sessions/2026/11/25");
@@ -110,7 +115,7 @@ fn a_message_that_the_turn_does_not_take_is_said_after_it() {
     let mut codex = begun();
     turn(&mut codex);
     let message = Uuid::from_u128(3);
-    let id = frames(&codex.say(message, "more"))[0]["id"].clone();
+    let id = frames(&codex.say(message, "more", Permissions::Allow))[0]["id"].clone();
     assert_eq!(
         hears(&mut codex, &json!({"id": id, "error": {"message": "not now"}})),
         (Vec::new(), Vec::new())
@@ -149,8 +154,10 @@ fn a_call_of_a_team_tool_is_answered_once_whichever_comes_first() {
     let asks = json!({"method": "item/commandExecution/requestApproval", "id": 0, "params": {}});
     let [Heard::Asks(asked)] = &hears(&mut codex, &asks).1[..] else { panic!("no question") };
     for (refusal, decision) in [(None, "accept"), (Some("no"), "decline")] {
-        let answer = serde_json::from_str::<Value>(&codex.permit(&asked.id, refusal)).unwrap();
-        assert_eq!((&answer["id"], &answer["result"]["decision"]), (&json!(0), &json!(decision)));
+        let answer = frames(&codex.permit(&asked.id, refusal));
+        assert_eq!((&answer[0]["id"], &answer[0]["result"]["decision"]), (&json!(0), &json!(decision)));
+        let told = answer.get(1).map(|said| said["params"]["input"][0]["text"].as_str().unwrap().to_owned());
+        assert_eq!(told, refusal.map(|why| format!("{REFUSED}{why}")));
     }
     let other = json!({"method": "item/tool/requestUserInput", "id": 1, "params": {}});
     assert_eq!(hears(&mut codex, &other).0[0]["error"]["code"], -32601);

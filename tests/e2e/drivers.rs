@@ -164,6 +164,18 @@ fn a_message_joins_the_work_that_is_done_and_so_does_a_shutdown_request(stub: &S
     let content = team.notices("carol").pop().unwrap()["content"].as_str().unwrap().to_owned();
     assert!(content.contains("first") && content.contains("second"), "{content}");
     assert_eq!(team.notices("carol").len(), 1);
+    // A message that `read_inbox` delivers is told once, as any other: not in the result, too.
+    team.send("carol", "$ touch third; until [ -e go3 ]; do sleep 0.01; done; touch asks\n@read_inbox");
+    team.until("the command", || team.made("third"));
+    let worker = team.pid("carol");
+    signal(worker, Signal::SIGSTOP);
+    team.send("carol", "say fourth");
+    team.write("go3", "");
+    team.until("the call", || team.made("asks"));
+    signal(worker, Signal::SIGCONT);
+    team.until_finished("carol", 2);
+    let content = team.notices("carol").pop().unwrap()["content"].as_str().unwrap().to_owned();
+    assert_eq!(content.matches("fourth").count(), 1, "{content}");
     team.send("carol", "$ touch again; until [ -e go2 ]; do sleep 0.01; done; echo third");
     team.until("the command", || team.made("again"));
     let running = team.start_teamctl(["--json", "shutdown", "carol"]);

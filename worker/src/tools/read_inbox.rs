@@ -22,7 +22,8 @@ impl<T: Tools> Session<T> {
         let owner = self.outbox.from();
         let shown: Vec<_> =
             delivered.iter().filter_map(|message| message_text::show(message, owner)).collect();
-        let listed = message_text::list(&shown);
+        // An agent is told each message as a line of its own: those outlive a crash.
+        let listed = message_text::list(&shown).filter(|_| self.model.agent().is_none());
         self.end_call(Outcome::ok(listed.unwrap_or_else(|| format!("{} new messages, below", shown.len()))))
     }
 }

@@ -4,7 +4,7 @@
 use super::{Fixture, run};
 
 /// How many schedules may pass before it is missed.
-const SCHEDULES: u64 = 1500;
+const SCHEDULES: u64 = 600;
 
 /// A rule that is taken away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

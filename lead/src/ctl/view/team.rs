@@ -76,7 +76,7 @@ pub(in crate::ctl) struct Seen<'s, 'd> {
 }
 
 impl<'d> TeamFiles<'d> {
-    /// Begins to follow a team: the roster and the journal are read, the inboxes wait for [`TeamFiles::read_inboxes`]. Must be
+    /// Begins to follow a team: the roster and the journal are read, the inboxes wait for [`TeamFiles::want_ledgers`]. Must be
     /// called within the runtime.
     ///
     /// # Errors

@@ -215,6 +215,16 @@ impl IdleReason {
 }
 
 impl Message {
+    /// Returns the line of the journal that closes the gate of its reader with it, if one does: only what the daemon writes tells of one.
+    pub fn gate_closed(&self) -> Option<u64> {
+        match &self.body {
+            Body::PlanRequest { gate_closed } | Body::TaskAssignment { gate_closed, .. } => {
+                gate_closed.filter(|_| [LEAD, TEAMD].contains(&self.from.as_str()))
+            }
+            _ => None,
+        }
+    }
+
     /// Makes a message as this project writes it: with an id, a receiver and a time (seconds since 1970).
     pub fn new(id: Uuid, from: &str, to: &str, timestamp: f64, body: Body) -> Self {
         Self {
@@ -253,14 +263,6 @@ impl Body {
             Self::TeammateTerminated { .. } => "teammate_terminated",
             Self::TaskAssignment { .. } => "task_assignment",
             Self::Unknown { kind } => kind,
-        }
-    }
-
-    /// Returns the line of the journal that closes the gate of its reader with it, if one does.
-    pub fn gate_closed(&self) -> Option<u64> {
-        match self {
-            Self::PlanRequest { gate_closed } | Self::TaskAssignment { gate_closed, .. } => *gate_closed,
-            _ => None,
         }
     }
 

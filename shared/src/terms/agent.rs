@@ -6,6 +6,8 @@ use schemars::JsonSchema;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::model_spec::Provider;
+
 /// The name of the built-in agent: the worker's own loop over a model.
 pub const BUILT_IN: &str = "builtin";
 
@@ -117,6 +119,17 @@ pub enum Protocol {
 impl Protocol {
     /// The protocols of agents that need no table in `team.toml`, and have the same name.
     pub const KNOWN: [Self; 2] = [Self::Claude, Self::Codex];
+
+    /// Returns whose models such an agent works with, and how to name one; none: it is not known.
+    pub const fn service(self) -> Option<(Provider, &'static str)> {
+        match self {
+            Self::Run => None,
+            Self::Claude => {
+                Some((Provider::Anthropic, "`anthropic:MODEL`: Claude Code works with no other service"))
+            }
+            Self::Codex => Some((Provider::OpenAi, "`openai:MODEL`: Codex works with no other service")),
+        }
+    }
 
     /// Returns its name, as it is written.
     pub const fn as_str(self) -> &'static str {

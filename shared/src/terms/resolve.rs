@@ -57,7 +57,6 @@ pub fn resolve(
             let prompt = layer.prompt.clone().filter(|_| is_own && !is_lead);
             terms = terms.merge(TermsPatch { prompt, ..layer.clone() });
         }
-        terms.model = terms.model.or(default_model);
     }
     if is_lead {
         (terms.plan, terms.approve_by, terms.restart) = (None, None, None);
@@ -70,6 +69,16 @@ pub fn resolve(
         let unknown = || SettingError { variable: "agent", value: agent.clone(), expected: AGENTS };
         let known = || AgentProgram::known(agent);
         terms.program = Some(file.agents.get(agent).cloned().or_else(known).ok_or_else(unknown)?);
+    }
+    let service = terms.program.as_ref().and_then(|program| program.protocol.service());
+    if !resume {
+        let of_service = |(provider, _)| ModelSpec { provider, model: None };
+        terms.model = terms.model.or(service.map(of_service).or(default_model));
+    }
+    if let (Some((provider, expected)), Some(model)) = (service, &terms.model)
+        && ![provider, Provider::Script].contains(&model.provider)
+    {
+        return Err(SettingError { variable: "model", value: model.to_string(), expected });
     }
     if !resume || names_role {
         terms.instructions = if is_lead { own.prompt.clone() } else { role.prompt.clone() };

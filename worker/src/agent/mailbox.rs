@@ -195,7 +195,7 @@ impl Mailbox {
             for message in messages {
                 arrived.mail = arrived.mail.max(message.relevance(&self.name));
                 arrived.of_person |= message.from == USER && message.starts_a_turn(&self.name);
-                arrived.gate_closed = arrived.gate_closed.max(message.body.gate_closed().unwrap_or_default());
+                arrived.gate_closed = arrived.gate_closed.max(message.gate_closed().unwrap_or_default());
             }
         }
         arrived

@@ -113,7 +113,7 @@ impl Work {
     pub(crate) fn follow(&mut self, event: &Event) {
         if let Event::Messages { messages } = event {
             let read = messages.iter().filter_map(|message| Message::from_json(message.clone()).ok());
-            let closed = read.filter_map(|message| message.body.gate_closed());
+            let closed = read.filter_map(|message| message.gate_closed());
             self.gate_closed = closed.fold(self.gate_closed, u64::max);
         }
         match event {

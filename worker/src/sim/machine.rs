@@ -273,7 +273,11 @@ impl SimulatedModel {
     fn call(&self, rng: &mut Rng, number: u32) -> Block {
         let id = format!("call-{}-{number}", self.answers);
         // Few schedules end between a message and its result: where its ids are at stake, all calls send one.
-        let kind = if self.machine.borrow().mutant == Some(Mutant::OtherIdsWhenRepeated) { 6 } else { rng.below(12) };
+        let kind = if self.machine.borrow().mutant == Some(Mutant::OtherIdsWhenRepeated) {
+            6
+        } else {
+            rng.below(12)
+        };
         let (name, input) = match kind {
             0..=2 => ("bash", json!({ "command": id, "timeout": rng.pick(&[0.5, 2.0, 60.0]) })),
             3 => ("bash", json!({ "command": id, "run_in_background": true })),

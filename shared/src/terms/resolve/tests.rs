@@ -290,3 +290,17 @@ fn a_patch_is_in_a_frame_what_it_was() {
     let (read, _): (TermsPatch, usize) = bincode::serde::decode_from_slice(&bytes, config).unwrap();
     assert_eq!(read, terms);
 }
+
+#[test]
+fn an_agent_has_a_model_of_its_own_service() {
+    let keys = [("ANTHROPIC_API_KEY", "k"), ("OPENAI_API_KEY", "k"), ("MODEL_ID", "m")];
+    let with = |agent: &str, named: Option<&str>| {
+        let (agent, model) = (Some(agent.to_owned()), named.map(|model| model.parse().unwrap()));
+        let flags = TermsPatch { agent, model, ..TermsPatch::default() };
+        try_resolved(("zoe", flags, false), &keys, None, &TeamFile::default())
+    };
+    assert_eq!(model(&with("codex", None).unwrap().terms), "openai:m");
+    assert_eq!(model(&with("claude", None).unwrap().terms), "anthropic:m");
+    let refused = with("codex", Some("anthropic:x")).unwrap_err();
+    assert_eq!((refused.variable, refused.value.as_str()), ("model", "anthropic:x"));
+}

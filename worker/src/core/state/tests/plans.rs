@@ -120,7 +120,11 @@ fn a_message_that_closes_the_gate_holds_until_the_directive_of_its_line() {
     assert_eq!(state.gate(), Gate::Closed, "that one was decided before");
     state.directive(directive(2), NOW);
     assert_eq!(state.gate(), Gate::Open);
-    let message = json!({"type": "plan_request", "from": "lead", "gate_closed": 4});
+    let of = |from: &str| json!({"type": "plan_request", "from": from, "gate_closed": 4});
+    state.follow(&Event::Messages { messages: vec![of("bob")] });
+    state.told_of_a_gate_closed(0);
+    assert_eq!(state.gate(), Gate::Open, "only the daemon closes gates");
+    let message = of("lead");
     state.follow(&Event::Messages { messages: vec![message] });
     state.told_of_a_gate_closed(0);
     assert_eq!(state.gate(), Gate::Closed, "it is consumed, and counts");

@@ -252,7 +252,8 @@ pub enum Done {
         #[serde(with = "crate::json::as_text")]
         exit: Option<Box<Exit>>,
     },
-    /// The teammate that was asked to shut down was being prepared: nothing of that is left, and it is not started.
+    /// The teammate that was asked to shut down was being prepared: no process of that is left, and it is not started. What was
+    /// made of its checkout stays for the next spawn.
     Withdrawn,
     /// The teammate rejected the shutdown.
     Rejected {

@@ -121,7 +121,10 @@ fn the_lead_agent_answers_alone_where_a_person_has_said_so() {
     let results = team.lead_does(&format!("/plan_approval {two} approve"));
     assert_eq!(
         text(&results[0]),
-        ("approved: the gate of its author is open, or the task that was reviewed is completed", false)
+        (
+            "approved: the gate of its author is open, the task that was reviewed is completed, or the tool may be used",
+            false
+        )
     );
     team.until_finished("alice", 1);
     assert!(team.made("x.txt") && text(&team.results("alice")[0]).0.contains("smaller steps"));

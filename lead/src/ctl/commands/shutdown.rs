@@ -276,9 +276,9 @@ fn print(context: &Context, it: &ShutdownOutcome) -> Result<(), CommandError> {
             Ok(())
         }
         _ if context.out.is_json() => Ok(()),
-        (None, ..) if outcome == WITHDRAWN => {
-            context.out.text(format_args!("{name} was still being prepared: it is not started"))
-        }
+        (None, ..) if outcome == WITHDRAWN => context.out.text(format_args!(
+            "{name} was still being prepared: it is not started (what was made of its checkout stays)"
+        )),
         (None, Some(request_id), _) if outcome == "pending" => {
             context.out.text(format_args!("{name} is asked to leave ({request_id})"))
         }

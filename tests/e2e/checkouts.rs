@@ -765,18 +765,23 @@ fn a_teammate_that_is_told_to_leave_while_its_checkout_is_made_is_not_started() 
         late.stderr.contains("its checkout is still being made") && late.stderr.contains("shutdown alice"),
         "{late:?}"
     );
+    let call_off = || {
+        let said = team.teamctl(["shutdown", "alice"]).ok();
+        assert!(said.stdout.contains("alice was still being prepared: it is not started"), "{said:?}");
+        team.until("the daemon alone to be left", || team.processes().len() == 1);
+        std::fs::remove_file(&began).unwrap();
+    };
+    // Only a setup that begins anew shows that the next command has reached the daemon.
+    call_off();
     let first = spawning();
-    let said = team.teamctl(["shutdown", "alice"]).ok();
-    assert!(said.stdout.contains("alice was still being prepared: it is not started"), "{said:?}");
+    call_off();
     let refused = first.finish().exits(7);
     assert!(
         refused.stderr.contains("was shut down before it had started") && refused.stderr.contains("hint: "),
         "{refused:?}"
     );
     assert_eq!(team.member("alice"), Value::Null);
-    team.until("the daemon alone to be left", || team.processes().len() == 1);
-    // The daemon dies in that moment: who asked for the start has an answer, and asks no other daemon.
-    std::fs::remove_file(&began).unwrap();
+    // The daemon dies in that moment: the command that asked for the start has an answer, and asks no other daemon.
     let second = spawning();
     let is_job = |pid: &i32| crate::support::process::command_line(*pid).contains(" job");
     let job = team.processes().into_iter().find(is_job).unwrap();

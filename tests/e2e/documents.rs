@@ -1,9 +1,14 @@
 //! The documents say what is true.
 
 use std::collections::BTreeMap;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use serde_json::json;
+
 use crate::support::Team;
+use crate::support::cgroup::note;
 
 /// How many words all documents may have together: a longer one is paid for by shortening another.
 const MAX_WORDS: usize = 20_000;
@@ -170,8 +175,23 @@ fn agree(expected: &str, actual: &str, ids: &mut BTreeMap<String, String>) -> bo
 
 #[test]
 fn the_tour_of_the_readme_prints_what_it_says() {
-    let team = Team::new();
+    let team = Team::new().with("ANTHROPIC_API_KEY", "sk-of-the-tour");
+    if !team.command("python3", ["-c", ""]).status().is_ok_and(|status| status.success()) {
+        return note("skipped: the stub that stands for Claude Code in the tour needs python3");
+    }
     let programs = Path::new(env!("CARGO_BIN_EXE_teamd")).parent().unwrap().display();
+    let bin = team.root().with_file_name("agent");
+    std::fs::create_dir(&bin).unwrap();
+    let stub = |name: &str, content: &str| team.write(bin.join(name).to_str().unwrap(), content);
+    stub("claude", &format!("#!/usr/bin/env python3\n{}", include_str!("../fixtures/claude-stub.py")));
+    std::fs::set_permissions(bin.join("claude"), Permissions::from_mode(0o755)).unwrap();
+    stub("orders.py", include_str!("../fixtures/orders.py"));
+    let plan = json!({"plan": "Write CHANGELOG.md with a section for what is not released."});
+    let meanings = json!({
+        "Start a changelog.": [format!("@plan_approval {plan}")],
+        "Only headings.": ["$ printf '# Changelog\\n## Unreleased\\n' > CHANGELOG.md", "say The changelog is begun."],
+    });
+    stub("meanings.json", &meanings.to_string());
     let tour = tour(&file("README.md"));
     assert!(tour.len() > 15, "{tour:?}");
     let mut ids: BTreeMap<String, String> = BTreeMap::new();
@@ -179,7 +199,10 @@ fn the_tour_of_the_readme_prints_what_it_says() {
         for (told, real) in ids.iter().filter(|(told, _)| told.len() >= 8) {
             command = command.replace(told.as_str(), real);
         }
-        let run = team.run_program("bash", ["-c", &format!("PATH={programs}:$PATH\nexec 2>&1\n{command}")]);
+        let run = team.run_program(
+            "bash",
+            ["-c", &format!("PATH={programs}:{}:$PATH\nexec 2>&1\n{command}", bin.display())],
+        );
         let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
         let mut actual = run.stdout.lines();
         for line in &expected {

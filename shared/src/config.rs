@@ -152,6 +152,16 @@ pub enum ConfigError {
 }
 
 impl RosterMember {
+    /// Returns the agent and its model, as a person calls them: `anthropic:MODEL` for the built-in agent, else `claude:MODEL`.
+    #[must_use]
+    pub fn mind(&self) -> String {
+        match (&self.agent, self.model.split_once(':')) {
+            (None, _) => self.model.clone(),
+            (Some(agent), None) => agent.name.clone(),
+            (Some(agent), Some((_, model))) => format!("{}:{model}", agent.name),
+        }
+    }
+
     /// Returns the directories and files that its commands may write while its gate is open.
     pub fn where_it_writes(&self) -> impl Iterator<Item = &str> {
         [&self.workspace].into_iter().chain(&self.sandbox.writable).map(String::as_str)
@@ -248,6 +258,18 @@ mod tests {
         let found: Vec<_> = all.members.into_iter().filter(|it| it.name == one.members[0].name).collect();
         assert_eq!(one.members, found);
         one.members.into_iter().map(|it| (it.name.to_string(), it.role)).collect()
+    }
+
+    #[test]
+    fn a_foreign_agent_stands_in_the_place_of_the_provider() {
+        let mind = |fields: &str| {
+            let member = member("alice", "").replace('}', fields);
+            serde_json::from_str::<RosterMember>(&member).unwrap().mind()
+        };
+        let agent = r#","agent":{"name":"claude","command":["claude"],"protocol":"claude"}}"#;
+        assert_eq!(mind(r#","model":"openai:gpt"}"#), "openai:gpt");
+        assert_eq!(mind(&format!(r#","model":"anthropic"{agent}"#)), "claude");
+        assert_eq!(mind(&format!(r#","model":"anthropic:opus"{agent}"#)), "claude:opus");
     }
 
     #[test]

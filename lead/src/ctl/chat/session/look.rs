@@ -69,7 +69,7 @@ impl Session<'_> {
         }
         self.runs = runs;
         self.look_at_work(member.as_ref().map(|(member, _)| member));
-        self.model = member.map(|(member, _)| member.model).unwrap_or_default();
+        self.model = member.map(|(member, _)| member.mind()).unwrap_or_default();
         Ok(())
     }
 

@@ -106,7 +106,7 @@ pub(super) fn details(row: &Row<'_>) -> String {
         ("pid", pid(member)),
         ("incarnation", member.incarnation.to_string()),
         ("agent", member.agent.as_ref().map(ToString::to_string).unwrap_or_default()),
-        ("model", if member.agent.is_none() { member.model.clone() } else { String::new() }),
+        ("model", member.mind()),
         ("tokens", spent(&member.usage)),
         ("cost", row.cost.map(|cost| cost.to_string()).unwrap_or_default()),
         ("budget", budget(member)),

@@ -135,7 +135,7 @@ impl Row<'_> {
                 Cell::styled(member.gate.as_str(), if member.gate == Gate::Open { DIM } else { BOLD })
             }
             Column::Pid => Cell::new(pid(member)),
-            Column::Model => Cell::new(cut(&member.model, Some(MODEL))),
+            Column::Model => Cell::new(cut(&member.mind(), Some(MODEL))),
             Column::Tokens if words => {
                 dash_or(spent.then(|| tokens::count(member.usage.input() + member.usage.output_tokens)))
             }

@@ -53,8 +53,9 @@ impl App {
 pub(super) fn title(row: &Row<'_>) -> String {
     let member = row.member;
     let gate = if member.gate == teamd_shared::member::Gate::Closed { "gate closed" } else { "" };
+    let mind = member.mind();
     let task = row.task.map(teamd_shared::task::Task::title).unwrap_or_default();
-    let parts = [member.name.as_str(), &member.role, &member.model, row.standing.word, gate, &task];
+    let parts = [member.name.as_str(), &member.role, &mind, row.standing.word, gate, &task];
     parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" · ")
 }
 

@@ -10,6 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::fingerprint::Patterns;
+use crate::state::name_of;
 
 /// Where the checkout of a teammate is, as it stands in its record.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -28,6 +29,16 @@ impl Checkout {
     /// Returns the team repository as a path.
     pub fn shown(checkout: Option<&Self>) -> Vec<PathBuf> {
         checkout.map(|it| PathBuf::from(&it.repository)).into_iter().collect()
+    }
+
+    /// Returns where it is made that belongs there: it gets its name when it is whole.
+    pub fn unfinished(root: &Path) -> PathBuf {
+        root.with_file_name(format!(".{}.new", root.file_name().unwrap_or_default().to_string_lossy()))
+    }
+
+    /// Returns what notes, beside the team repository, that one was made there: a link to it.
+    pub fn note(home: &Path, root: &Path) -> PathBuf {
+        home.join(name_of(root))
     }
 }
 

@@ -106,6 +106,12 @@ impl StateDir {
         format!("{}-{}", name_of(dir.root()), dir.id().unwrap_or_default())
     }
 
+    /// Returns it by its real path, if it is there.
+    #[must_use]
+    pub fn real(self) -> Self {
+        Self { root: self.root.canonicalize().unwrap_or(self.root) }
+    }
+
     /// Returns its path.
     pub fn root(&self) -> &Path {
         &self.root
@@ -122,6 +128,11 @@ impl StateDir {
     /// [`StateError`] if the system refuses.
     pub fn make(&self) -> Result<(), StateError> {
         make(&self.root)
+    }
+
+    /// Returns where the daemon keeps what is `git`'s of a team.
+    pub fn of_git(&self, team: &TeamDir) -> PathBuf {
+        self.root.join("repositories").join(Self::name_of_team(team))
     }
 
     /// Returns where an agent keeps what is its own: for one teammate of one team.

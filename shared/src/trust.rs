@@ -178,14 +178,15 @@ fn add_table(
 
 /// Returns where a path leads, unless that is below the directory of the file.
 fn outside(file: &Path, path: &Path) -> Option<PathBuf> {
-    let above = file.parent().unwrap_or(Path::new("/"));
-    let (above, real) = match (above.canonicalize(), path.canonicalize()) {
-        (Ok(above), Ok(real)) => (above, real),
-        // What is not there yet is judged by how it is written.
-        _ if path.components().any(|part| part == Component::ParentDir) => return Some(path.to_owned()),
-        _ => (above.to_owned(), path.to_owned()),
-    };
-    (!real.starts_with(above)).then_some(real)
+    let (above, path) = (real(file.parent().unwrap_or(Path::new("/"))), real(path));
+    let is_beneath = path.starts_with(above) && path.components().all(|part| part != Component::ParentDir);
+    (!is_beneath).then_some(path)
+}
+
+/// Returns where a path leads, which is the same before and after something is made there: what is not there yet lies below what is.
+fn real(path: &Path) -> PathBuf {
+    let real = |above: &Path| Some(above.canonicalize().ok()?.join(path.strip_prefix(above).ok()?));
+    path.ancestors().find_map(real).unwrap_or_else(|| path.to_owned()).components().collect()
 }
 
 #[cfg(test)]
@@ -260,8 +261,16 @@ mod tests {
         assert_eq!(less.untrusted(&state).unwrap(), [""; 0], "less needs no new trust");
         let more = of(&file(&root, "sandbox.writable = ['/b', '/c']"));
         assert_eq!(more.untrusted(&state).unwrap(), ["sandbox.writable = \"/c\""]);
+        // It means the same when it has been made.
+        let later = || of(&file(&root.join("sub/a"), "checkouts = '../clones'"));
+        std::fs::create_dir_all(root.join("sub/a")).unwrap();
+        later().trust(&state).unwrap();
+        std::fs::create_dir(root.join("sub/clones")).unwrap();
+        assert_eq!(later().untrusted(&state).unwrap(), [""; 0]);
+        std::fs::remove_dir(root.join("sub/clones")).unwrap();
+        std::os::unix::fs::symlink("/", root.join("sub/clones")).unwrap();
+        assert_eq!(later().untrusted(&state).unwrap(), ["checkouts = \"/\""], "it leads elsewhere");
         // The same words elsewhere, and by a link.
-        std::fs::create_dir(root.join("sub")).unwrap();
         let elsewhere = of(&file(&root.join("sub"), "sandbox.writable = ['/a']"));
         assert_eq!(elsewhere.untrusted(&state).unwrap().len(), 1);
         assert!(one.revoke(&state).unwrap() && !one.revoke(&state).unwrap());

@@ -5,6 +5,9 @@ use std::path::PathBuf;
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
+use teamd_shared::control::{Command, Done, ShutdownOrder};
+use teamd_shared::id::{Ids, RandomIds};
+use teamd_shared::name::Name;
 
 use crate::support::user::User;
 use crate::support::{Team, signal};
@@ -73,6 +76,11 @@ pub(crate) fn until(team: &Team, id: u64, status: &str) -> Value {
 
 pub(crate) fn add(team: &Team, args: &[&str]) {
     team.teamctl(["task", "add"].iter().chain(args)).ok();
+}
+
+/// What `doctor` says, on one line.
+fn doctor(team: &Team) -> String {
+    team.teamctl(["doctor"]).stdout.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 #[test]
@@ -507,10 +515,7 @@ fn forget_removes_a_checkout_unless_work_would_be_lost() {
         team.until("the work to be kept", || git(&team, &["for-each-ref"]).contains("refs/team/task-1/1"));
         team.teamctl(["shutdown", "alice"]).ok();
         team.teamctl(["forget", "alice"]).ok();
-        assert!(!alice.exists());
-        std::fs::create_dir(checkout(&team, "ghost")).unwrap();
-        let said = team.teamctl(["doctor"]).stdout.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert!(said.contains("is of no teammate"), "{said}");
+        assert!(!alice.exists() && !doctor(&team).contains("is of no teammate"));
     }
 }
 
@@ -751,10 +756,13 @@ fn submodules_of_submodules_come_from_the_copies_of_the_user_and_are_not_lost_ei
 
 #[test]
 fn a_teammate_that_is_told_to_leave_while_its_checkout_is_made_is_not_started() {
-    let toml = "[checkout]\nsetup = \"touch began; until [ -e go ]; do sleep 0.02; done\"\n";
-    let team =
-        team(User::at_hand()[0], toml, "printf 'began\\ngo\\n' > .gitignore; git add .; git commit -qm i");
-    let began = checkout(&team, "alice").join("began");
+    let toml = "checkouts = \"../elsewhere\"\n[checkout]\nsetup = \"touch began; until [ -e go ]; do sleep 0.02; done\"\n";
+    let team = team(
+        *User::at_hand().last().unwrap(),
+        toml,
+        "printf 'began\\ngo\\n' > .gitignore; git add .; git commit -qm i",
+    );
+    let began = team.root().with_file_name("elsewhere").join("alice/began");
     let spawning = || {
         let spawning = team.start_teamctl(["spawn", "alice", "--checkout"]);
         team.until("the setup to run", || began.exists());
@@ -766,6 +774,7 @@ fn a_teammate_that_is_told_to_leave_while_its_checkout_is_made_is_not_started() 
         "{late:?}"
     );
     let call_off = || {
+        team.until("the setup to run", || began.exists());
         let said = team.teamctl(["shutdown", "alice"]).ok();
         assert!(said.stdout.contains("alice was still being prepared: it is not started"), "{said:?}");
         team.until("the daemon alone to be left", || team.processes().len() == 1);
@@ -781,19 +790,52 @@ fn a_teammate_that_is_told_to_leave_while_its_checkout_is_made_is_not_started() 
         "{refused:?}"
     );
     assert_eq!(team.member("alice"), Value::Null);
-    // The daemon dies in that moment: the command that asked for the start has an answer, and asks no other daemon.
+    // Where it was made is nothing that could be guessed.
+    assert!(doctor(&team).contains("elsewhere/alice is of no teammate"));
+    // Those who tell it to leave meanwhile have the same answer.
     let second = spawning();
     let is_job = |pid: &i32| crate::support::process::command_line(*pid).contains(" job");
-    let job = team.processes().into_iter().find(is_job).unwrap();
-    signal(job, Signal::SIGSTOP);
-    let leaving = team.start_teamctl(["shutdown", "alice"]);
+    let stop_job = || {
+        let job = team.processes().into_iter().find(is_job).unwrap();
+        signal(job, Signal::SIGSTOP);
+        job
+    };
+    let job = stop_job();
+    let shutdown = || {
+        Command::Shutdown(ShutdownOrder {
+            request_id: RandomIds.request(),
+            name: Name::new("alice").unwrap(),
+            reason: String::new(),
+            decide_within: 1.0,
+            force_after: None,
+            wait: true,
+        })
+    };
+    let said = team.asks_at_once(vec![shutdown(), shutdown()], || signal(job, Signal::SIGCONT));
+    assert_eq!(said, [Ok(Done::Withdrawn), Ok(Done::Withdrawn)]);
     second.finish().exits(7);
+    std::fs::remove_file(&began).unwrap();
+    // The daemon dies in that moment: the command that asked for the start has an answer, and asks no other daemon.
+    let third = spawning();
+    let job = stop_job();
+    let leaving = team.start_teamctl(["shutdown", "alice"]);
+    third.finish().exits(7);
     team.kill_daemon();
     signal(job, Signal::SIGKILL);
     team.teamd(["start"]).ok();
     leaving.finish();
+    std::fs::remove_file(&began).unwrap();
+    // It dies before it is told: the command that asked for the start comes late to the next one.
+    let fourth = spawning();
+    fourth.signal(Signal::SIGSTOP);
+    team.kill_daemon();
+    team.teamd(["start"]).ok();
+    team.teamctl(["shutdown", "alice"]).exits(4);
+    fourth.signal(Signal::SIGCONT);
+    let refused = fourth.finish().exits(7);
+    assert!(refused.stderr.contains("was shut down before it had started"), "{refused:?}");
     assert_eq!(team.member("alice"), Value::Null);
-    user(&team, "touch ../work.team/alice/go");
+    user(&team, "touch ../elsewhere/alice/go");
     team.teamctl(["spawn", "alice", "--checkout"]).ok();
 }
 
@@ -930,12 +972,12 @@ fn doctor_names_a_damaged_checkout_and_one_that_was_never_finished() {
     let team = team(User::at_hand()[0], "", "");
     team.teamctl(["spawn", "alice", "--checkout"]).ok();
     team.does("alice", "/bash rm -rf .git/* ; mkdir -p .git");
-    user(&team, "mkdir ../work.team/.bob.new");
-    let said = team.teamctl(["doctor"]).stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    user(&team, "mkdir ../work.team/.alice.new");
+    let said = doctor(&team);
     for wanted in [
         "alice is not a checkout of alice any more: its .git is missing or damaged",
         "forget alice --discard",
-        ".bob.new was never finished",
+        ".alice.new was never finished",
     ] {
         assert!(said.contains(wanted), "{wanted}: {said}");
     }

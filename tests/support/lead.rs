@@ -72,6 +72,33 @@ impl Team {
         })
     }
 
+    /// Sends commands at once over the control socket. When the daemon has taken them in, does something meanwhile, and then returns
+    /// their answers.
+    pub(crate) fn asks_at_once(
+        &self,
+        commands: Vec<Command>,
+        meanwhile: impl FnOnce(),
+    ) -> Vec<Result<Done, Refusal>> {
+        let dir = TeamDir::open(&self.path("")).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let mut daemon = connect(&dir).await.unwrap();
+            daemon.send(&Greeting { protocol: PROTOCOL, peer: Peer::Client }).await.unwrap();
+            let count = commands.len();
+            for (tag, command) in (1..).zip(commands.into_iter().chain([Command::Ping])) {
+                daemon.send(&TaggedCommand { tag, command }).await.unwrap();
+            }
+            let pong: Reply = daemon.receive().await.unwrap().unwrap();
+            assert!(matches!(pong.result, Ok(Done::Pong { .. })), "too early: {pong:?}");
+            meanwhile();
+            let mut replies = Vec::new();
+            while replies.len() < count {
+                replies.push(daemon.receive::<Reply>().await.unwrap().unwrap());
+            }
+            replies.into_iter().map(|reply| reply.result).collect()
+        })
+    }
+
     /// How many pieces of work the lead agent has ended.
     pub(crate) fn lead_turns(&self) -> usize {
         self.entries("lead", "idle").len()

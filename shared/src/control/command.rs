@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::clock::since_boot;
 use crate::environment::Environment;
 use crate::id::RequestId;
 use crate::job::Landed;
@@ -153,12 +154,14 @@ pub struct SpawnOrder {
     pub terms: TermsPatch,
     /// The environment and umask of the command.
     pub environment: Environment,
+    /// When it was given ([`crate::clock::since_boot`]), however often it is said again.
+    pub asked_at: Duration,
 }
 
 impl SpawnOrder {
-    /// Makes the order of a fresh incarnation by the default terms.
+    /// Makes the order of a fresh incarnation by the default terms, as it is given now.
     pub fn new(name: Name, environment: Environment) -> Self {
-        Self { name, resume: false, terms: TermsPatch::default(), environment }
+        Self { name, resume: false, terms: TermsPatch::default(), environment, asked_at: since_boot() }
     }
 }
 

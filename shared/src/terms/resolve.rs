@@ -91,7 +91,7 @@ pub fn resolve(
     let mut given = Vec::new();
     in_file.iter().for_each(|layer| add(&mut given, &layer.sandbox.env));
     environment.part(&given);
-    Ok(SpawnOrder { name: name.clone(), resume, terms, environment })
+    Ok(SpawnOrder { resume, terms, ..SpawnOrder::new(name.clone(), environment) })
 }
 
 /// What an agent is called.

@@ -58,6 +58,8 @@ async fn cloned(git: &Git<'_>, root: &Path, top: &str) -> Result<Option<Vec<Stri
     if root.read_dir().is_ok_and(|mut entries| entries.next().is_some()) {
         return Err(not_empty(root));
     }
+    let home = Path::new(&git.order.home);
+    put_note(&Checkout::note(home, root), root)?;
     let unfinished = Unfinished::begin(git, root)?;
     // With an earlier checkout of that name it has run.
     git.setting.dir.remove(&TeamPath::setup(&git.order.name))?;
@@ -87,15 +89,15 @@ struct Unfinished {
 
 impl Unfinished {
     fn begin(git: &Git<'_>, root: &Path) -> Result<Self, Failed> {
-        let name = format!(".{}.new", git.order.name);
-        let unfinished =
-            Self { at: root.with_file_name(&name), note: Path::new(&git.order.home).join(&name[1..]) };
+        let at = Checkout::unfinished(root);
+        let note = Path::new(&git.order.home).join(format!("{}.new", git.order.name));
+        let unfinished = Self { at, note };
         unfinished.end()?;
         match DirBuilder::new().mode(0o700).create(&unfinished.at) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(not_empty(&unfinished.at)),
             other => {
                 other.with_context(|| format!("cannot make {}", unfinished.at.display()))?;
-                symlink(identity(&unfinished.at)?, &unfinished.note).context("cannot note what is made")?;
+                put_note(&unfinished.note, &identity(&unfinished.at)?)?;
                 Ok(unfinished)
             }
         }
@@ -117,12 +119,20 @@ impl Unfinished {
             Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => return Ok(()),
             other => other.with_context(|| format!("cannot remove {}", self.at.display()))?,
         }
-        match fs::remove_file(&self.note) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(error).context("cannot remove a note")
-            }
-            _ => Ok(()),
-        }
+        remove_note(&self.note)
+    }
+}
+
+/// Notes what is made: a link, which may lead to nothing.
+fn put_note(at: &Path, what: &Path) -> anyhow::Result<()> {
+    remove_note(at)?;
+    symlink(what, at).context("cannot note what is made")
+}
+
+fn remove_note(note: &Path) -> anyhow::Result<()> {
+    match fs::remove_file(note) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error).context("cannot remove a note"),
+        _ => Ok(()),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use teamd_shared::clock::since_boot;
 use teamd_shared::control::{
     Command, Done, IntegrationOrder, Refusal, RefusalCode, ShutdownOrder, SpawnOrder, TaskOrder,
 };
@@ -15,6 +16,7 @@ use super::EventLoop;
 use crate::daemon::core::event::{Actor, Event, ReplyTo, SpawnFacts};
 use crate::daemon::io::checkouts::{GitJob, checkout_of};
 use crate::daemon::io::jobs::{EndedJob, Job, Purpose};
+use crate::daemon::io::owned::Owned;
 
 impl EventLoop {
     /// Takes in a spawn: a checkout is made before it is decided.
@@ -25,6 +27,10 @@ impl EventLoop {
         order: Box<SpawnOrder>,
         facts: SpawnFacts,
     ) -> Option<Event> {
+        if self.owned.jobs.called_off.get(&order.name).is_some_and(|at| order.asked_at < *at) {
+            self.refuse_withdrawn(client, &order.name);
+            return None;
+        }
         let team = &self.dispatcher.team;
         let before = team.members.get(&order.name).map(|state| &state.record);
         let recorded = before.and_then(|it| it.terms.checkout.clone()).filter(|_| order.resume);
@@ -86,35 +92,36 @@ impl EventLoop {
         None
     }
 
-    /// Takes in that a member is to leave. One whose checkout is still being made is not started: so no request waits for what
-    /// the next daemon would know nothing of.
+    /// Takes in that a member is to leave. One that has not started, as its checkout is still being made, does not start: so no
+    /// request waits for what the next daemon would know nothing of.
     pub(super) fn shutdown_asked(&mut self, client: ReplyTo, order: ShutdownOrder) -> Option<Event> {
         let name = &order.name;
         let runs = self.dispatcher.team.members.get(name).is_some_and(|state| !state.record.phase.is_ended());
-        let (mut spawns, is_ending) = match runs {
-            true => (Vec::new(), false),
-            false => self.owned.jobs.withdraw(name, Purpose::Withdrawn(client)),
-        };
-        let ended = self.owned.ended_jobs.extract_if(.., |job| !runs && job.purpose.spawns() == Some(name));
-        spawns.extend(ended.filter_map(|job| job.purpose.client()));
-        if spawns.is_empty() {
+        if runs {
             return Some(Event::Command(client, Command::Shutdown(order)));
         }
+        let Owned { jobs, ended_jobs, .. } = &mut self.owned;
+        let (spawns, was_prepared) = jobs.withdraw(name, client, ended_jobs);
         for spawn in spawns {
-            let refusal =
-                Refusal::new(RefusalCode::Conflict, format!("{name} was shut down before it had started"))
-                    .hint(format!("`teamctl spawn {name}` again starts it"));
-            self.owned.connections.reply(spawn, Err(refusal));
+            self.refuse_withdrawn(spawn, name);
         }
-        if !is_ending {
-            self.owned.connections.reply(client, Ok(Done::Withdrawn));
+        if was_prepared {
+            return None;
         }
-        None
+        self.owned.jobs.called_off.insert(name.clone(), since_boot());
+        Some(Event::Command(client, Command::Shutdown(order)))
+    }
+
+    fn refuse_withdrawn(&mut self, spawn: ReplyTo, name: &Name) {
+        let refusal =
+            Refusal::new(RefusalCode::Conflict, format!("{name} was shut down before it had started"))
+                .hint(format!("`teamctl spawn {name}` again starts it"));
+        self.owned.connections.reply(spawn, Err(refusal));
     }
 
     /// Takes in that a teammate is to be forgotten: its checkout goes before.
     pub(super) fn forget_asked(&mut self, client: ReplyTo, name: Name, discard: bool) -> Option<Event> {
-        if self.owned.jobs.prepares(&name) {
+        if self.owned.jobs.spawns(&name) {
             let refusal = Refusal::new(RefusalCode::Conflict, format!("{name} is being started"))
                 .hint(format!("wait until it is ready, then `teamctl shutdown {name}` first"));
             self.owned.connections.reply(client, Err(refusal));
@@ -239,8 +246,8 @@ impl EventLoop {
                 }
                 other => self.refuse(client, other),
             },
-            Purpose::Withdrawn(client) => {
-                self.owned.connections.reply(client, Ok(Done::Withdrawn));
+            Purpose::Withdrawn(_, clients) => {
+                clients.into_iter().for_each(|it| self.owned.connections.reply(it, Ok(Done::Withdrawn)));
                 None
             }
             Purpose::Forget(client, name) => match ended {

@@ -32,13 +32,15 @@ pub(crate) struct Checkouts {
 impl Checkouts {
     /// Says where they are; nothing is made.
     pub(crate) fn of(dir: &TeamDir, settings: &Settings) -> Self {
-        let state = StateDir::of_process().map(|state| state.root().to_owned()).unwrap_or_default();
-        let state = state.canonicalize().unwrap_or(state);
-        let name = StateDir::name_of_team(dir);
-        let text = |path: PathBuf| path.to_string_lossy().into_owned();
+        let state = StateDir::of_process().ok().map(StateDir::real);
+        let text = |of: &dyn Fn(&StateDir) -> PathBuf| {
+            state.as_ref().map(of).unwrap_or_default().to_string_lossy().into_owned()
+        };
         Self {
-            home: text(state.join("repositories").join(&name)),
-            otherwise: text(state.with_file_name("teamd.checkouts").join(&name)),
+            home: text(&|state| state.of_git(dir)),
+            otherwise: text(&|state| {
+                state.root().with_file_name("teamd.checkouts").join(StateDir::name_of_team(dir))
+            }),
             at: settings.checkouts.clone(),
             settings: settings.checkout.clone(),
         }

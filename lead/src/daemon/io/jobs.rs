@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 use rustix::fs::{MemfdFlags, memfd_create};
 use teamd_shared::control::{SpawnOrder, TaskOrder};
@@ -46,8 +47,8 @@ pub(crate) enum Purpose {
     Check { task: TaskId, number: u32 },
     /// The checkout of a teammate that is spawned.
     Spawn(ReplyTo, RequestId, Box<SpawnOrder>, Box<SpawnFacts>),
-    /// The end of such a job: the member was told to leave before it had started.
-    Withdrawn(ReplyTo),
+    /// The end of such a job: the member was told to leave before it had started. These wait for that.
+    Withdrawn(Name, Vec<ReplyTo>),
     /// The branch or the commit that an order about a task needs.
     Task(ReplyTo, Actor, TaskOrder),
     /// The branch of a task that an idle teammate is to be given.
@@ -66,13 +67,13 @@ pub(crate) enum Purpose {
 
 impl Purpose {
     /// Returns the member that is spawned when the job has ended.
-    pub(crate) fn spawns(&self) -> Option<&Name> {
+    fn spawns(&self) -> Option<&Name> {
         if let Self::Spawn(_, _, order, _) = self { Some(&order.name) } else { None }
     }
 
-    /// Returns who waits for the spawn.
-    pub(crate) fn client(&self) -> Option<ReplyTo> {
-        if let Self::Spawn(client, ..) = self { Some(*client) } else { None }
+    /// Returns the member that was to be spawned, also if it is not any more.
+    fn prepares(&self) -> Option<&Name> {
+        if let Self::Withdrawn(name, _) = self { Some(name) } else { self.spawns() }
     }
 }
 
@@ -97,6 +98,9 @@ pub(crate) struct Jobs {
     waiting: VecDeque<Job>,
     /// By the number of the process.
     running: BTreeMap<u64, Running>,
+    /// The members that were told to leave when there was nothing of them, and when. A start that was asked for before that can come
+    /// later: an earlier daemon was told of it.
+    pub(crate) called_off: BTreeMap<Name, Duration>,
 }
 
 #[derive(Debug)]
@@ -129,27 +133,43 @@ impl Jobs {
     }
 
     /// Tells whether the checkout is being made with which this member starts: its spawn is not decided yet.
-    pub(crate) fn prepares(&self, name: &Name) -> bool {
+    pub(crate) fn spawns(&self, name: &Name) -> bool {
         let running = self.running.values().map(|it| &it.purpose);
         running.chain(self.waiting.iter().map(|it| &it.purpose)).any(|it| it.spawns() == Some(name))
     }
 
-    /// Ends what prepares the start of a member: what waits is not begun, and what runs is ended, for another purpose from now on.
-    /// Returns who waited for it, and whether something has still to end.
-    pub(crate) fn withdraw(&mut self, name: &Name, instead: Purpose) -> (Vec<ReplyTo>, bool) {
-        let is_it = |purpose: &Purpose| purpose.spawns() == Some(name);
-        let (withdrawn, waiting) =
-            std::mem::take(&mut self.waiting).into_iter().partition(|job| is_it(&job.purpose));
+    /// Ends what prepares the start of a member, also what has just ended: what waits is not begun. Returns who asked for these
+    /// starts, and whether there was something: then `client` is answered when nothing of that is left.
+    pub(crate) fn withdraw(
+        &mut self,
+        name: &Name,
+        client: ReplyTo,
+        ended: &mut Vec<EndedJob>,
+    ) -> (Vec<ReplyTo>, bool) {
+        let (withdrawn, waiting): (VecDeque<_>, _) =
+            std::mem::take(&mut self.waiting).into_iter().partition(|job| job.purpose.spawns() == Some(name));
         self.waiting = waiting;
-        let withdrawn: VecDeque<Job> = withdrawn;
-        let mut clients: Vec<ReplyTo> = withdrawn.iter().filter_map(|job| job.purpose.client()).collect();
-        // They share a key: at most one runs.
-        let Some(running) = self.running.values_mut().find(|running| is_it(&running.purpose)) else {
-            return (clients, false);
-        };
-        running.input.abort();
-        clients.extend(std::mem::replace(&mut running.purpose, instead).client());
-        (clients, true)
+        ended.extend(
+            withdrawn.into_iter().map(|job| EndedJob { purpose: job.purpose, ended: Err(String::new()) }),
+        );
+        // They share a key: at most one runs, and that ends last.
+        let running = self.running.values_mut().filter(|it| it.purpose.prepares() == Some(name));
+        let running = running.map(|it| {
+            it.input.abort();
+            &mut it.purpose
+        });
+        let ended = ended.iter_mut().map(|it| &mut it.purpose).filter(|it| it.prepares() == Some(name));
+        let (mut asked, mut client) = (Vec::new(), Some(client));
+        for purpose in running.chain(ended) {
+            let mut clients: Vec<ReplyTo> = client.take().into_iter().collect();
+            match std::mem::replace(purpose, Purpose::Withdrawn(name.clone(), Vec::new())) {
+                Purpose::Withdrawn(_, before) => clients.extend(before),
+                Purpose::Spawn(of, ..) => asked.push(of),
+                _ => {}
+            }
+            *purpose = Purpose::Withdrawn(name.clone(), clients);
+        }
+        (asked, client.is_none())
     }
 
     /// Ends the check of a task. What it has found out counts for nothing.

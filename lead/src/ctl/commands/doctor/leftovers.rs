@@ -5,6 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use teamd_shared::cgroup::{self, Place};
+use teamd_shared::checkout::Checkout;
+use teamd_shared::state::StateDir;
 use teamd_shared::team_dir::Found;
 
 use super::finding::Severity::Note;
@@ -48,18 +50,18 @@ fn checkouts(seen: &Seen, check: &mut Check) {
             check.problem(what, "nothing of it can be submitted", &next);
         }
     }
-    let mut beside = seen.dir.workspace().into_os_string();
-    beside.push(".team");
-    let bases: BTreeSet<PathBuf> =
-        roots.iter().filter_map(|root| root.parent()).map(Path::to_owned).chain([beside.into()]).collect();
-    for path in bases.iter().flat_map(|base| listed(base, check)).collect::<Vec<_>>() {
-        let name = path.file_name().unwrap_or_default().as_encoded_bytes();
-        if name.starts_with(b".") && name.ends_with(UNFINISHED.as_bytes()) {
-            let what = format!("the checkout {} was never finished", path.display());
+    let Ok(state) = StateDir::of_process() else { return };
+    // Where each was made is noted beside the team repository.
+    let notes = listed(&state.of_git(&seen.dir), check);
+    for root in notes.iter().filter_map(|note| note.read_link().ok()).filter(|it| it.is_absolute()) {
+        let unfinished = Checkout::unfinished(&root);
+        if unfinished.exists() {
+            let what = format!("the checkout {} was never finished", unfinished.display());
             check.note(what, "it holds no work", "the next spawn of that teammate removes it");
-        } else if !roots.contains(&path.as_path()) {
-            let what = format!("the checkout {} is of no teammate", path.display());
-            let next = format!("look whether it holds work, and remove it: `rm -r {}`", path.display());
+        }
+        if root.exists() && !roots.contains(&root.as_path()) {
+            let what = format!("the checkout {} is of no teammate", root.display());
+            let next = format!("look whether it holds work, and remove it: `rm -r {}`", root.display());
             check.note(what, "nothing uses it", &next);
         }
     }

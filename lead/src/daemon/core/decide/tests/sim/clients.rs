@@ -116,7 +116,8 @@ impl World {
     }
 
     /// Returns the order with a plan or without, answered by a person or by the lead agent, which itself has none.
-    pub(super) fn varied(&mut self, order: SpawnOrder) -> SpawnOrder {
+    pub(super) fn varied(&mut self, mut order: SpawnOrder) -> SpawnOrder {
+        order.asked_at = Duration::ZERO;
         if order.name == Name::lead() && !self.rng.one_in(8) {
             return order;
         }

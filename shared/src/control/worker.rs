@@ -28,6 +28,9 @@ pub struct WorkerState {
     pub waiting: Option<Waiting>,
     /// The plan or permission whose verdict it waits for: any other that is pending expires.
     pub awaits: Option<RequestId>,
+    /// How many messages have told it that the gate was closed, if its last directive may be older than one of them; else 0. The
+    /// daemon answers with a directive.
+    pub doubts: u64,
     /// Whether the daemon must wake it when its inbox grows.
     pub needs_waking: bool,
     /// How far it has taken its inbox in, in bytes.
@@ -145,6 +148,9 @@ pub struct Directive {
     pub verdict: Option<PlanVerdict>,
     /// How permission questions are answered.
     pub permissions: Permissions,
+    /// The [`WorkerState::doubts`] that the daemon knew of: what it had told of the gate by then is in here, and what is not was
+    /// forged.
+    pub settles: u64,
 }
 
 /// A pending shutdown request.

@@ -17,7 +17,7 @@ use teamd_shared::team_dir::{TeamDir, TeamPath};
 use teamd_shared::watch::{Watch, WatchError};
 use uuid::Uuid;
 
-use crate::core::state::Arrived;
+use crate::core::state::{Arrived, Closings};
 
 /// How many lines wait in memory at most, give or take a look; the rest waits in the file.
 const MAX_WAITING: usize = 4096;
@@ -48,6 +48,8 @@ pub(crate) struct Mailbox {
     watch: Option<Watch>,
     /// What was fetched and is not consumed, each with its length in bytes.
     waiting: VecDeque<(Consumed, u64)>,
+    /// What the fetched messages have told of the gate.
+    closings: Closings,
     /// Whether more may stand in the file already.
     rest: bool,
     /// Whether the last look failed: one line in the log is enough.
@@ -96,7 +98,8 @@ impl Mailbox {
         seen.into_iter().for_each(|id| reader.seen(id));
         let watch = arm(&dir, name, waking);
         let (name, waiting) = (name.clone(), VecDeque::new());
-        let mut mailbox = Self { dir, name, reader, watch, waiting, rest: false, failing: false };
+        let closings = Closings::default();
+        let mut mailbox = Self { dir, name, reader, watch, waiting, closings, rest: false, failing: false };
         mailbox.fetch();
         Ok(mailbox)
     }
@@ -174,7 +177,10 @@ impl Mailbox {
 
     /// Returns what a line is to this member, and its length. The daemon looks after what is no message in the inbox of the
     /// lead.
-    fn read(&self, InboxLine { offset, position: behind, message }: InboxLine) -> (Consumed, u64) {
+    fn read(&mut self, InboxLine { offset, position: behind, message }: InboxLine) -> (Consumed, u64) {
+        if let Some(seq) = message.as_ref().ok().and_then(Message::gate_closed) {
+            self.closings = Closings { count: self.closings.count + 1, seq: self.closings.seq.max(seq) };
+        }
         let taken = match message {
             Ok(message) if message.relevance(&self.name) != Relevance::None => {
                 Consumed::Messages { messages: vec![message], behind }
@@ -187,7 +193,7 @@ impl Mailbox {
 
     /// Tells what has arrived and is not consumed.
     pub(crate) fn arrived(&self) -> Arrived {
-        let mut arrived = Arrived { rest: self.rest, ..Arrived::default() };
+        let mut arrived = Arrived { rest: self.rest, closings: self.closings, ..Arrived::default() };
         for (taken, _) in &self.waiting {
             // The position has to move behind it, whatever it is.
             arrived.mail = arrived.mail.max(Relevance::News);
@@ -195,7 +201,6 @@ impl Mailbox {
             for message in messages {
                 arrived.mail = arrived.mail.max(message.relevance(&self.name));
                 arrived.of_person |= message.from == USER && message.starts_a_turn(&self.name);
-                arrived.gate_closed = arrived.gate_closed.max(message.gate_closed().unwrap_or_default());
             }
         }
         arrived

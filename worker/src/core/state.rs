@@ -32,6 +32,8 @@ pub(crate) struct State {
     directive: Directive,
     /// The highest directive that was applied.
     applied_seq: u64,
+    /// How many messages about the gate the daemon has answered.
+    settled: u64,
     /// The shutdown that is not answered yet.
     shutdown: Option<OpenShutdown>,
     /// The answer that is on its way to the daemon.
@@ -133,8 +135,18 @@ pub(crate) struct Arrived {
     pub(crate) rest: bool,
     /// Whether the person says something.
     pub(crate) of_person: bool,
-    /// Until a directive of this line of the journal, or a later one, the gate is closed: a message says so.
-    pub(crate) gate_closed: u64,
+    /// What all messages of this incarnation, consumed or not, have told of the gate.
+    pub(crate) closings: Closings,
+}
+
+/// What messages have told of a gate that the daemon closed: they can arrive before its directive. Each process of this user can
+/// forge one, so it holds only until the daemon has been asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Closings {
+    /// How many they are.
+    pub(crate) count: u64,
+    /// The last line of the journal that is said to close it.
+    pub(crate) seq: u64,
 }
 
 /// A pending shutdown.
@@ -178,6 +190,7 @@ impl State {
             work,
             directive: Directive { shutdown: None, release: false, ..directive.clone() },
             applied_seq: 0,
+            settled: 0,
             shutdown: None,
             answer: None,
             release: false,
@@ -214,8 +227,13 @@ impl State {
 
     /// Returns the gate but for a plan of its own that is unanswered.
     pub(crate) fn directed_gate(&self) -> Gate {
-        let is_outdated = self.directive.seq < self.work.gate_closed.max(self.arrived.gate_closed);
-        if is_outdated { Gate::Closed } else { self.directive.gate }
+        if self.doubts() > 0 { Gate::Closed } else { self.directive.gate }
+    }
+
+    /// Returns [`teamd_shared::control::WorkerState::doubts`].
+    fn doubts(&self) -> u64 {
+        let Closings { count, seq } = self.arrived.closings;
+        if seq > self.directive.seq && count > self.settled { count } else { 0 }
     }
 
     /// Returns the shutdown that the model may answer.

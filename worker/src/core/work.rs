@@ -58,8 +58,6 @@ pub(crate) struct Work {
     pub(crate) trouble: String,
     /// How the last piece of work ended; none if another one has begun.
     pub(crate) idle_reason: Option<IdleReason>,
-    /// Until a directive of this line of the journal, or a later one, the gate is closed: a message that it has consumed says so.
-    pub(crate) gate_closed: u64,
     /// How far the inbox is consumed.
     pub(crate) position: Position,
     /// The notices that follow from entries and that the lead does not have yet, oldest first. The lead agent sends none.
@@ -92,7 +90,6 @@ impl Work {
             closing: String::new(),
             trouble: String::new(),
             idle_reason: None,
-            gate_closed: 0,
             position: Position::START,
             notices: VecDeque::new(),
         }
@@ -111,11 +108,6 @@ impl Work {
 
     /// Follows one more entry.
     pub(crate) fn follow(&mut self, event: &Event) {
-        if let Event::Messages { messages } = event {
-            let read = messages.iter().filter_map(|message| Message::from_json(message.clone()).ok());
-            let closed = read.filter_map(|message| message.gate_closed());
-            self.gate_closed = closed.fold(self.gate_closed, u64::max);
-        }
         match event {
             Event::Incarnation { prompt: Some(_), .. } => self.begin(),
             Event::Messages { messages } if messages.iter().any(|message| self.is_work(message)) => {

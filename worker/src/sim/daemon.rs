@@ -46,6 +46,8 @@ pub(super) struct Daemon {
     /// Ids that belong to others.
     taken: BTreeSet<RequestId>,
     pub(super) shutdowns: Vec<Shutdown>,
+    /// What the worker doubts.
+    doubts: u64,
     /// The incarnation that has ended by its own doing, until it is resumed.
     pub(super) ended: bool,
     pub(super) up: VecDeque<FromWorker>,
@@ -64,6 +66,7 @@ impl Daemon {
             plans: Vec::new(),
             taken: BTreeSet::new(),
             shutdowns: Vec::new(),
+            doubts: 0,
             ended: false,
             up: VecDeque::new(),
             down: VecDeque::new(),
@@ -101,6 +104,7 @@ impl Daemon {
             plan,
             verdict,
             permissions: Default::default(),
+            settles: self.doubts,
         }
     }
 
@@ -197,6 +201,10 @@ impl World<'_> {
     }
 
     fn receive_state(&mut self, state: &WorkerState) {
+        self.daemon.doubts = state.doubts;
+        if state.doubts > 0 && self.mutant != Some(Mutant::DoubtsAreNotHeard) {
+            self.push_directive();
+        }
         if self.daemon.pending_plan().is_some_and(|plan| Some(&plan.request_id) != state.awaits.as_ref()) {
             let plans = self.daemon.plans.iter_mut().filter(|plan| plan.status == Status::Pending);
             plans.for_each(|plan| plan.status = Status::Expired);

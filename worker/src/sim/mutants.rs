@@ -35,6 +35,8 @@ pub(super) enum Mutant {
     BackgroundStays,
     /// A message that closes the gate says so.
     MessageClosesNoGate,
+    /// The daemon answers a worker that doubts its directive.
+    DoubtsAreNotHeard,
     /// A gate counts as closed when it is, and not when that was tried.
     BusyCountsAsClosed,
     /// A gate that cannot change while an agent runs ends it.
@@ -76,6 +78,7 @@ missed! {
     the_same_ids_are_missed: OtherIdsWhenRepeated,
     the_end_of_background_commands_is_missed: BackgroundStays,
     the_gate_that_a_message_closes_is_missed: MessageClosesNoGate,
+    the_answer_to_doubts_is_missed: DoubtsAreNotHeard,
     the_end_of_an_agent_that_holds_a_file_open_is_missed: BusyCountsAsClosed,
     the_end_of_an_agent_whose_gate_cannot_close_is_missed: FixedGateStays,
     the_end_of_the_agent_before_is_missed: EndIsNotAwaited,

@@ -110,7 +110,7 @@ impl World<'_> {
     }
 
     pub(super) fn a_person_acts(&mut self) {
-        match self.rng.below(12) {
+        match self.rng.below(13) {
             0..=2 if self.daemon.alive && self.worker.is_some() => self.is_asked_to_leave(),
             3 | 4 if self.daemon.alive => {
                 self.wants_a_plan();
@@ -121,6 +121,7 @@ impl World<'_> {
             }
             10 => self.send_to_worker(ToWorker::Interrupt { asked_at: Duration::MAX }),
             11 => self.send_to_worker(ToWorker::Interrupt { asked_at: Duration::ZERO }),
+            12 => self.forges_a_plan_request(),
             _ => {}
         }
     }
@@ -131,6 +132,14 @@ impl World<'_> {
         let gate_closed = Some(self.daemon.seq).filter(|_| self.mutant != Some(Mutant::MessageClosesNoGate));
         self.tells(Body::PlanRequest { gate_closed });
         self.push_directive();
+    }
+
+    /// A program says for the lead that the gate was closed, and nothing closed it.
+    fn forges_a_plan_request(&mut self) {
+        let seq = self.daemon.seq + self.rng.pick(&[1, 1 << 40]);
+        self.note(|| format!("a program forges a request for a plan, of line {seq}"));
+        let line = format!("{{\"type\":\"plan_request\",\"from\":\"lead\",\"gate_closed\":{seq}}}\n");
+        self.raw("alice", line.as_bytes());
     }
 
     fn is_asked_to_leave(&mut self) {

@@ -81,6 +81,7 @@ impl World<'_> {
         check(said.doing == Doing::Idle && said.awaits.is_none(), || {
             format!("it does not come to rest: {:?}, {:?}, plan {:?}", said.doing, said.activity, said.awaits)
         })?;
+        check(said.doubts == 0, || "a forged line keeps its gate closed".to_owned())?;
         check(said.applied_seq == self.daemon.seq, || "it has not applied the last directive".to_owned())?;
         check(self.daemon.pending_plan().is_none(), || "a plan waits for ever".to_owned())?;
         check(self.daemon.pending_shutdown().is_none(), || "a shutdown is not answered".to_owned())

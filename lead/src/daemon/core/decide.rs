@@ -59,7 +59,9 @@ pub(crate) fn decide(view: &View<'_>, event: &Event, ids: &mut dyn Ids) -> Decis
             view.connected(incarnation, state).and(view.offer_later())
         }
         Event::Said { incarnation, state } => {
-            view.said(incarnation, state).and(view.remind(incarnation, ids)).and(view.offer_later())
+            let answer = if state.doubts > 0 { view.directed(incarnation) } else { Decision::default() };
+            let said = answer.and(view.said(incarnation, state));
+            said.and(view.remind(incarnation, ids)).and(view.offer_later())
         }
         Event::Submitted { incarnation, request_id, line } => view.submitted(incarnation, request_id, line),
         Event::Leaving { incarnation } => view.leaving(incarnation),

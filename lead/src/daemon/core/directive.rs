@@ -21,6 +21,7 @@ pub(crate) fn directive(team: &Team, live: &Live, name: &Name) -> Option<Directi
         plan: team.pending(name, Kind::PlanApproval).map(|request| request.request_id.clone()),
         verdict: verdict(team, live, name),
         permissions: member.record.terms.permissions,
+        settles: live.member(name).map_or(0, |alive| alive.said.doubts),
     })
 }
 

@@ -59,6 +59,7 @@ fn dispatcher_of(dir: &Arc<TeamDir>, alice: &Name, at: At) -> Dispatcher<Idle> {
         plan: None,
         verdict: None,
         permissions: Default::default(),
+        settles: 0,
     };
     let mailbox =
         Mailbox::open(Arc::clone(dir), alice, Position::START, Vec::new(), Waking::ByDaemon).unwrap();
@@ -117,6 +118,7 @@ async fn mail_behind_more_news_than_fit_into_memory_is_consumed_before_a_shutdow
         plan: None,
         verdict: None,
         permissions: Default::default(),
+        settles: 0,
     };
     dispatcher.receive(ToWorker::Directive(directive));
     while dispatcher.state.next(dispatcher.now()) == Step::TakeIn {

@@ -43,6 +43,7 @@ impl State {
             let status = if directive.release { Status::Approved } else { Status::Rejected };
             self.answer_ended(Ok(status), now);
         }
+        self.settled = self.settled.max(directive.settles);
         self.directive = directive;
         self.act();
         decided

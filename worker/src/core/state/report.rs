@@ -98,6 +98,7 @@ impl State {
             idle_reason: self.work.idle_reason.filter(|_| matches!(self.work.at, At::Idle)),
             waiting,
             awaits,
+            doubts: self.doubts(),
             needs_waking,
             read: self.work.position.offset,
             usage: self.work.usage,

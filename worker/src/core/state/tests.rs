@@ -34,6 +34,7 @@ fn directive(seq: u64) -> Directive {
         plan: None,
         verdict: None,
         permissions: Default::default(),
+        settles: 0,
     }
 }
 
@@ -134,8 +135,10 @@ impl State {
         self.arrived.of_person = of_person;
     }
 
-    fn told_of_a_gate_closed(&mut self, gate_closed: u64) {
-        self.arrived(Arrived { gate_closed, ..self.arrived }, NOW);
+    fn told_of_a_gate_closed(&mut self, seq: u64) {
+        let Closings { count, seq: before } = self.arrived.closings;
+        let closings = Closings { count: count + 1, seq: seq.max(before) };
+        self.arrived(Arrived { closings, ..self.arrived }, NOW);
     }
 }
 

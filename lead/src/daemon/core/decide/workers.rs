@@ -66,12 +66,14 @@ impl View<'_> {
     }
 
     pub(super) fn connected(&self, incarnation: &Incarnation, state: &WorkerState) -> Decision {
-        let Some(directive) = directive(self.team, self.live, &incarnation.name) else {
-            return Decision::default();
-        };
-        let greeted =
-            Decision::default().act(Action::Say(incarnation.clone(), ToWorker::Directive(directive)));
-        greeted.and(self.said(incarnation, state))
+        self.directed(incarnation).and(self.said(incarnation, state))
+    }
+
+    /// Says to a worker how things stand.
+    pub(super) fn directed(&self, incarnation: &Incarnation) -> Decision {
+        let directive = directive(self.team, self.live, &incarnation.name);
+        let say = |directive| Action::Say(incarnation.clone(), ToWorker::Directive(directive));
+        directive.map_or_else(Decision::default, |directive| Decision::default().act(say(directive)))
     }
 
     /// Expires a pending plan or permission that its author knows of and does not wait for.

@@ -171,6 +171,7 @@ impl Team {
                 plan: None,
                 verdict: None,
                 permissions: Default::default(),
+                settles: 0,
             },
             state: WorkerState::default(),
         }

@@ -119,16 +119,21 @@ fn a_message_that_closes_the_gate_holds_until_the_directive_of_its_line() {
     state.directive(directive(1), NOW);
     assert_eq!(state.gate(), Gate::Closed, "that one was decided before");
     state.directive(directive(2), NOW);
-    assert_eq!(state.gate(), Gate::Open);
-    let of = |from: &str| json!({"type": "plan_request", "from": from, "gate_closed": 4});
-    state.follow(&Event::Messages { messages: vec![of("bob")] });
-    state.told_of_a_gate_closed(0);
-    assert_eq!(state.gate(), Gate::Open, "only the daemon closes gates");
-    let message = of("lead");
-    state.follow(&Event::Messages { messages: vec![message] });
-    state.told_of_a_gate_closed(0);
-    assert_eq!(state.gate(), Gate::Closed, "it is consumed, and counts");
-    state.directive(closes(4), NOW);
-    state.directive(directive(5), NOW);
-    assert_eq!(state.gate(), Gate::Open);
+    assert_eq!((state.gate(), state.report(false).doubts), (Gate::Open, 0));
+}
+
+/// Each process of the user can write such a line: the daemon, who alone knows its journal, is asked.
+#[test]
+fn a_forged_message_about_the_gate_counts_until_the_daemon_has_answered() {
+    let mut state = at(At::Idle);
+    let settles = |seq, settles| Directive { settles, ..directive(seq) };
+    for (seq, doubts) in [(u64::MAX, 1), (3, 2)] {
+        state.told_of_a_gate_closed(seq);
+        assert_eq!((state.gate(), state.report(false).doubts), (Gate::Closed, doubts));
+        state.directive(settles(1, doubts - 1), NOW);
+        assert_eq!(state.gate(), Gate::Closed, "the daemon had not heard of it");
+        state.directive(settles(1, doubts), NOW);
+        state.directive(settles(1, 0), NOW);
+        assert_eq!((state.gate(), state.report(false).doubts), (Gate::Open, 0));
+    }
 }

@@ -230,6 +230,18 @@ fn a_closed_connection_and_an_unchanged_state_decide_nothing() {
     assert!(nothing(&harness.on(&stranger)));
 }
 
+/// A message has told it that the gate was closed: only the daemon knows its journal.
+#[test]
+fn a_worker_that_doubts_its_directive_is_told_again() {
+    let mut harness = Harness::new();
+    let alice = harness.runs("alice");
+    let doubts = WorkerState { doubts: 3, ..idle() };
+    let answered = harness.on(&Event::Said { incarnation: alice, state: doubts });
+    let [ToWorker::Directive(directive)] = said(&answered).as_slice() else { panic!("{answered:?}") };
+    assert_eq!((directive.settles, directive.seq), (3, harness.team.seq));
+    assert!(answered.records.is_empty(), "{answered:?}");
+}
+
 #[test]
 fn lines_that_are_no_messages_are_recorded_and_the_lead_is_told_once() {
     let mut harness = Harness::new();

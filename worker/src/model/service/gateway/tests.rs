@@ -173,6 +173,69 @@ async fn a_long_stream_comes_piece_by_piece_with_the_key_added_and_a_cancel_reac
     tokio::time::timeout(Duration::from_secs(30), cancelled).await.expect("the service was told").unwrap();
 }
 
+/// A service that gives each request one answer; it tells what it was asked.
+fn service(answers: Vec<Vec<u8>>) -> (u16, mpsc::Receiver<String>) {
+    let listener = StdListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let (sees, seen) = mpsc::channel();
+    std::thread::spawn(move || {
+        for answer in answers {
+            let (mut stream, _) = listener.accept().unwrap();
+            let (mut heard, mut piece) = (Vec::new(), [0; 4096]);
+            while !heard.ends_with(b"\r\n\r\n") {
+                let read = stream.read(&mut piece).unwrap();
+                heard.extend_from_slice(&piece[..read]);
+            }
+            sees.send(String::from_utf8(heard).unwrap().to_ascii_lowercase()).unwrap();
+            stream.write_all(&answer).unwrap();
+        }
+    });
+    (port, seen)
+}
+
+/// An error is read by the gateway, and an answer by the agent: none is asked for in an encoding. A service that encodes it
+/// nevertheless is heard by the agent, and the gateway shows no error that it cannot read.
+#[tokio::test]
+async fn no_service_is_asked_for_an_encoding() {
+    let packed = b"\x1f\x8b\x08\0packed\xff";
+    let answer = |status: &str, encoding: &str, body: &[u8]| {
+        let head = format!(
+            "HTTP/1.1 {status}\r\n{encoding}content-length: {}\r\nconnection: close\r\n\r\n",
+            body.len()
+        );
+        [head.as_bytes(), body].concat()
+    };
+    let gzip = "content-encoding: gzip\r\n";
+    let leaks = format!("{{\"error\": \"no such key: {KEY}\"}}");
+    let (port, seen) = service(vec![
+        answer("200 OK", "", b"plain"),
+        answer("200 OK", gzip, packed),
+        answer("400 Bad Request", "content-encoding: identity\r\n", leaks.as_bytes()),
+        answer("429 Too Many Requests", gzip, packed),
+    ]);
+    let environment = with_service(&format!("http://127.0.0.1:{port}"), "embedded");
+    let (gateway, ports, _gate) = serve(&agent(&[], &[]), &environment);
+    let token = gateway.variables(1)[1].1.clone();
+    let request = format!(
+        "GET /anthropic/v1/models HTTP/1.1\r\nhost: x\r\nx-api-key: {token}\r\naccept-encoding: gzip, br, zstd\r\n\
+         te: trailers\r\nconnection: close\r\n\r\n"
+    );
+    let mut answers = Vec::new();
+    for _ in 0..4 {
+        let mut heard = Vec::new();
+        ask(ports[0], &request).await.read_to_end(&mut heard).await.unwrap();
+        let asked = seen.recv().unwrap();
+        assert!(!asked.contains("encoding") && !asked.contains("trailers"), "{asked}");
+        answers.push(heard);
+    }
+    let text = |number: usize| String::from_utf8_lossy(&answers[number]).into_owned();
+    assert!(text(0).ends_with("\r\n\r\nplain"), "{}", text(0));
+    assert!(text(1).contains(gzip) && answers[1].ends_with(packed), "{}", text(1));
+    assert!(text(2).starts_with("HTTP/1.1 400") && text(2).contains("no such key: "), "{}", text(2));
+    assert!(text(3).starts_with("HTTP/1.1 429") && text(3).contains("not asked for"), "{}", text(3));
+    assert!(!text(2).contains(KEY) && !text(3).contains(gzip), "{} {}", text(2), text(3));
+}
+
 #[tokio::test]
 async fn a_request_without_the_token_is_refused_and_so_is_what_no_table_lists() {
     let (gateway, ports, _gate) = serve(&agent(&[], &[]), &with_service("http://127.0.0.1:1", "embedded"));

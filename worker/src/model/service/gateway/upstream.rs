@@ -4,7 +4,7 @@
 use std::sync::OnceLock;
 
 use hyper::body::Incoming;
-use hyper::header::{HeaderMap, HeaderName, HeaderValue};
+use hyper::header::{CONTENT_ENCODING, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use reqwest::{Body, Client, Url};
 use teamd_shared::environment::Environment;
@@ -193,6 +193,11 @@ impl Upstream {
             error.extend_from_slice(&piece);
         }
         let mut response: Response<Body> = answer.into();
+        let encoding = response.headers().get(CONTENT_ENCODING).cloned();
+        if is_error && let Some(encoding) = encoding.filter(|encoding| encoding != "identity") {
+            let why = format!("the service answered in {encoding:?}, which it was not asked for");
+            return refusal(response.status(), &self.settings.scrub(&why));
+        }
         let of_connection = OWN.iter().filter(|name| is_error || **name != "content-length");
         of_connection.for_each(|name| drop(response.headers_mut().remove(*name)));
         if is_error {

@@ -104,6 +104,30 @@ fn where_the_team_repository_has_no_space_work_waits_and_counts_as_no_attempt() 
 }
 
 #[test]
+fn a_check_that_fills_the_disk_itself_has_failed_and_one_that_finds_it_full_is_tried_again() {
+    let team = Team::new();
+    begin(&team, "true");
+    team.teamd(["start"]).ok();
+    let Some(disk) = disk(&team.home().join(".local/state/teamd/repositories")) else { return };
+    team.teamctl(["spawn", "alice", "--checkout", "--auto"]).ok();
+    let work = |id: u32| format!("/bash echo {id} > f{id}; git add .; git commit -qm f{id}");
+    let fills = ["--check", "head -c 9000000 /dev/zero > filler", "--max-attempts", "1"];
+    add(&team, &[&["one", "--description", &work(1)][..], &fills].concat());
+    assert_eq!(until(&team, 1, "failed")["attempts"], 1);
+    let waits = "touch is-begun; until [ -e $HOME/../work/go ]; do sleep 0.02; done; echo > needed";
+    add(&team, &["two", "--description", &work(2), "--check", waits]);
+    let begun = repository(&team).with_file_name("scratch").join("is-begun");
+    team.until("the check to run", || begun.exists());
+    disk.fill();
+    team.write("go", "");
+    team.until("it to be told", || task(&team, 2)["stalled"].is_string());
+    tells(task(&team, 2)["stalled"].as_str().unwrap());
+    disk.free();
+    assert_eq!(until(&team, 2, "completed")["attempts"], 0);
+    team.teamd(["stop"]).ok();
+}
+
+#[test]
 fn where_a_checkout_has_no_space_nothing_is_claimed_or_submitted_by_half() {
     let team = Team::new();
     begin(&team, "true");

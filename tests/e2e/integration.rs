@@ -581,6 +581,31 @@ fn a_setup_that_changes_protected_files_before_the_check_is_seen() {
 }
 
 #[test]
+fn work_that_breaks_the_setup_goes_back_and_a_setup_that_cannot_run_is_tried_again() {
+    let team = team(
+        User::at_hand()[0],
+        "[work]\ncheck = \"true\"\n[checkout]\nsetup = \"sh setup.sh\"\n",
+        "echo 'test ! -e $HOME/../work/is-down' > setup.sh; echo is-down > .gitignore; git add .; git commit -qm setup",
+    );
+    team.teamctl(["spawn", "alice", "--checkout", "--auto"]).ok();
+    let work = "/bash echo 'echo it is broken; exit 3' > setup.sh; git commit -qam broken";
+    add(&team, &["broken", "--description", work]);
+    let wanted = "(attempt 1 of 3): `true` was not run: the setup `sh setup.sh` fails with this work only (exit code 3)\nit is broken";
+    let is_told = |it: &Value| it["content"].as_str().is_some_and(|text| text.contains(wanted));
+    team.until("its owner to be told", || team.inbox("alice").iter().any(is_told));
+    team.teamctl(["task", "cancel", "1"]).ok();
+    let log = team.teamctl(["task", "log", "1"]).ok().stdout;
+    assert!(log.contains("$ sh setup.sh\nit is broken\n[exit code 3]"), "{log}");
+    user(&team, "touch is-down");
+    add(&team, &["one", "--description", &commits("one")]);
+    team.until("it to be told", || task(&team, 2)["stalled"].is_string());
+    assert!(task(&team, 2)["stalled"].as_str().unwrap().starts_with("the setup failed: `sh setup.sh`: "));
+    user(&team, "rm is-down");
+    assert_eq!(until(&team, 2, "completed")["attempts"], 0);
+    holds(&team, "test ! -e bad");
+}
+
+#[test]
 fn a_user_who_rewrites_a_branch_or_what_is_shown_loses_nothing_and_breaks_nothing() {
     let team = team(
         User::at_hand()[0],

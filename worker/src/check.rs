@@ -10,6 +10,7 @@ use teamd_shared::check::{CheckOrder, CheckReport};
 use teamd_shared::checkout::Checkout;
 use teamd_shared::fingerprint::{Baseline, Files};
 use teamd_shared::name::Name;
+use teamd_shared::task::TaskId;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 
 use crate::job::Setting;
@@ -42,7 +43,7 @@ pub(crate) async fn run(setting: &Setting, order: &CheckOrder, lock: File) -> an
     })?;
     let watch = Watch::begin(Path::new(&order.protect_in), &order.protect);
     let touched = watch.touched_since(order.protected.as_ref());
-    let report = commands(toolbox, (order, ""), &setting.dir).await?;
+    let report = commands(toolbox, (order, ""), &begin_log(&setting.dir, order.task)?).await?;
     // Others write here: what they add counts, too.
     let touched = touched.or_else(|| watch.touched(BY_CHECK, true));
     Ok(CheckReport { touched_protected: touched, ..report })
@@ -107,39 +108,35 @@ pub(crate) fn below(folder: &str, command: &str) -> String {
     }
 }
 
+/// Begins the log of a check: a new file, so that a follower of it sees that another check begins.
+pub(crate) fn begin_log(dir: &TeamDir, task: TaskId) -> anyhow::Result<File> {
+    let at = TeamPath::check_log(task);
+    dir.remove(&at)?;
+    Ok(dir.open_file(&at, OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND)?)
+}
+
+/// Returns the end of an output, which the owner is told.
+pub(crate) fn told(output: &str) -> String {
+    let from = output.char_indices().rev().nth(TOLD - 1).map_or(0, |(at, _)| at);
+    output[from..].to_owned()
+}
+
 /// Runs the commands of a check in a folder below the workspace, in turn.
 pub(crate) async fn commands(
     mut toolbox: Toolbox,
     (order, folder): (&CheckOrder, &str),
-    dir: &TeamDir,
+    log: &File,
 ) -> anyhow::Result<CheckReport> {
     let began = Instant::now();
     let until = began + Duration::from_secs_f64(order.timeout);
-    let at = TeamPath::check_log(order.task);
-    // A new file: who follows the log sees that another check begins.
-    dir.remove(&at)?;
-    let log = dir.open_file(&at, OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND)?;
-    let mut report = CheckReport {
-        command: 0,
-        exit: None,
-        how: String::new(),
-        seconds: 0.0,
-        output: String::new(),
-        touched_protected: None,
-        merged: None,
-        conflicts: Vec::new(),
-    };
+    let mut report = CheckReport::default();
     for (number, command) in order.commands.iter().enumerate() {
         let left = until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
-        let mut running =
-            toolbox.start_check(below(folder, command), left.as_secs_f64()).map_err(anyhow::Error::msg)?;
-        running.log_to(LiveLog::begin(log.try_clone()?, command));
-        let (exit, output, failure) = running.finish_check().await;
-        let how = failure.unwrap_or_else(|| GOOD_END.to_owned());
-        (report.command, report.exit, report.how) = (number, exit, how);
-        let from = output.char_indices().rev().nth(TOLD - 1).map_or(0, |(at, _)| at);
-        output[from..].clone_into(&mut report.output);
-        if exit != Some(0) {
+        let log = LiveLog::begin(log.try_clone()?, command);
+        let ran = toolbox.run(below(folder, command), left.as_secs_f64(), Some(log)).await?;
+        let how = ran.failure.unwrap_or_else(|| GOOD_END.to_owned());
+        report = CheckReport { command: number, exit: ran.exit, how, output: told(&ran.output), ..report };
+        if ran.exit != Some(0) {
             break;
         }
     }

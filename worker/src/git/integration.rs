@@ -14,6 +14,7 @@ use teamd_shared::merged::Merged;
 use super::script::{CUT, Failed, Git, Said};
 use super::{cache, remove, repository, scratch};
 use crate::check;
+use crate::tools::LiveLog;
 
 const MERGE: &str = include_str!("merge.sh");
 const SCRATCH: &str = include_str!("scratch.sh");
@@ -71,63 +72,94 @@ async fn in_scratch(
     prepare: &PrepareOrder,
     (merged, prefix): (&Merged, &str),
 ) -> Result<CheckReport, Failed> {
-    let at = scratch(git.order);
-    let fill = async || {
-        DirBuilder::new().recursive(true).mode(0o700).create(&at).context("cannot make the scratch clone")?;
-        let (cache, paths) = (cache(git.order).to_string_lossy().into_owned(), prepare.cache.join("\n"));
-        let commit = ("COMMIT", merged.commit.as_str());
-        let more = [commit, ("PREFIX", prefix), ("CACHE", &cache), ("PATHS", &paths)];
-        git.run(SCRATCH, &at, &more).await
-    };
-    let filled = match fill().await {
-        Ok(filled) => filled,
-        Err(failed) => {
-            // An earlier check may have left anything there.
-            tracing::warn!("the scratch clone is made anew: {}", failed.text());
-            remove(&at).context("cannot remove the scratch clone")?;
-            let again = fill().await;
-            if again.is_err() {
-                // Half of it would only take room.
-                remove(&at).context("cannot remove the scratch clone")?;
-            }
-            again?
-        }
-    };
+    let filled = fill(git, prepare, (&merged.commit, prefix)).await?;
     let conflicts = filled.all("conflict");
     if !conflicts.is_empty() {
         return Ok(CheckReport { conflicts, ..CheckReport::default() });
     }
-    let order = &prepare.check;
+    let (at, order) = (scratch(git.order), &prepare.check);
     let toolbox = || {
         let environment = order.environment.clone();
         // No check changes what the next one is taken from.
         let sealed = vec![at.join(".git")];
         git.sealed_toolbox(&at, (environment, order.sandbox.clone(), order.bounds), sealed)
     };
+    let log = check::begin_log(&git.setting.dir, order.task)?;
+    let free = free_blocks(Path::new(&git.order.home));
     // The setup is the first that runs code of the submission.
     let here = at.join(prefix);
     let watch = check::Watch::begin(&here, &order.protect);
     let mut by_setup = None;
     if let Some(setup) = &prepare.settings.setup {
-        let mut toolbox = toolbox()?;
-        let mut running =
-            toolbox.start_check(check::below(prefix, setup), order.timeout).map_err(anyhow::Error::msg)?;
-        if let (_, output, Some(how)) = running.finish_check().await {
-            return Err(Failed::Other(anyhow::anyhow!(
-                "the setup failed: `{setup}`: {how}\n{}",
-                output.trim_end()
-            )));
+        let command = || check::below(prefix, setup);
+        let shown = LiveLog::begin(log.try_clone()?, setup);
+        let ran = toolbox()?.run(command(), order.timeout, Some(shown)).await?;
+        if let Some(how) = ran.failure {
+            // Either the work has broken it, or it cannot be run here.
+            fill(git, prepare, (&merged.old, prefix)).await?;
+            let without = toolbox()?.run(command(), order.timeout, None).await?;
+            if without.failure.is_none() {
+                let how = format!("was not run: the setup `{setup}` fails with this work only ({how})");
+                return Ok(CheckReport { how, output: check::told(&ran.output), ..CheckReport::default() });
+            }
+            let output = ran.output.trim_end();
+            return Err(anyhow::anyhow!("the setup failed: `{setup}`: {how}\n{output}").into());
         }
         by_setup = watch.touched("changed by the setup", false);
     }
-    let mut report = check::commands(toolbox()?, (order, prefix), &git.setting.dir).await?;
+    let mut report = check::commands(toolbox()?, (order, prefix), &log).await?;
+    // What only the check itself can add is gone before the next one.
+    report.touched_protected = by_setup.or_else(|| watch.touched(check::BY_CHECK, false));
     if report.exit != Some(0) {
+        had_space(git, prepare, (&merged.commit, prefix, free)).await?;
         let notes = filled.all("note").into_iter().map(|note| format!("note: {note}\n"));
         report.output.insert_str(0, &notes.collect::<String>());
     }
-    // What only the check itself can add is gone before the next one.
-    let touched_protected = by_setup.or_else(|| watch.touched(check::BY_CHECK, false));
-    Ok(CheckReport { touched_protected, ..report })
+    Ok(report)
+}
+
+/// Fills the scratch clone with a commit. An earlier check may have left anything there: then it is made anew.
+async fn fill(git: &Git<'_>, prepare: &PrepareOrder, (commit, prefix): (&str, &str)) -> Result<Said, Failed> {
+    let at = scratch(git.order);
+    let fill = async || {
+        DirBuilder::new().recursive(true).mode(0o700).create(&at).context("cannot make the scratch clone")?;
+        let (cache, paths) = (cache(git.order).to_string_lossy().into_owned(), prepare.cache.join("\n"));
+        let more = [("COMMIT", commit), ("PREFIX", prefix), ("CACHE", &cache), ("PATHS", &paths)];
+        git.run(SCRATCH, &at, &more).await
+    };
+    let failed = match fill().await {
+        Ok(filled) => return Ok(filled),
+        Err(failed) => failed,
+    };
+    tracing::warn!("the scratch clone is made anew: {}", failed.text());
+    remove(&at).context("cannot remove the scratch clone")?;
+    let again = fill().await;
+    if again.is_err() {
+        // Half of it would only take room.
+        remove(&at).context("cannot remove the scratch clone")?;
+    }
+    again
+}
+
+/// Makes sure that a check which failed had space, else it could not be run. One that has filled the disk itself has failed: what was
+/// free before is free again when the scratch clone is as it was.
+async fn had_space(
+    git: &Git<'_>,
+    prepare: &PrepareOrder,
+    (commit, prefix, free): (&str, &str, u64),
+) -> Result<(), Failed> {
+    let home = Path::new(&git.order.home);
+    if free_blocks(home) > 0
+        || fill(git, prepare, (commit, prefix)).await.is_ok() && free_blocks(home) > free / 2
+    {
+        return Ok(());
+    }
+    let why = format!("the check found no space: No space left on device: {}", home.display());
+    Err(git.full_disk(&why, home).map_or_else(|| anyhow::Error::msg(why).into(), Failed::Refused))
+}
+
+fn free_blocks(at: &Path) -> u64 {
+    rustix::fs::statvfs(at).map_or(0, |disk| disk.f_bavail)
 }
 
 /// Moves the integration branch, shows that to the user, and keeps what the check has left. Done again, it changes nothing.

@@ -215,11 +215,10 @@ async fn set_up(
     let root = Path::new(&checkout.root);
     let mut toolbox = git.toolbox(root, (environment, make.sandbox.clone(), make.bounds))?;
     let command = below(folder, setup);
-    let mut running = toolbox.start_check(command, git.order.timeout).map_err(anyhow::Error::msg)?;
-    let (_, output, failure) = running.finish_check().await;
-    if let Some(how) = failure {
+    let ran = toolbox.run(command, git.order.timeout, None).await?;
+    if let Some(how) = ran.failure {
         return Err(Failed::refused(
-            format!("the setup of {} failed: `{setup}`: {how}\n{}", git.order.name, output.trim_end()),
+            format!("the setup of {} failed: `{setup}`: {how}\n{}", git.order.name, ran.output.trim_end()),
             "fix `[checkout] setup` in team.toml, or what it needs",
         ));
     }

@@ -14,7 +14,7 @@ use teamd_shared::name::Name;
 
 use super::{ignored, variables, without_territory};
 use crate::job::Setting;
-use crate::tools::{Toolbox, ToolboxConfig};
+use crate::tools::{Ran, Toolbox, ToolboxConfig};
 
 /// What stands before each script.
 const BEGIN: &str = include_str!("begin.sh");
@@ -126,8 +126,7 @@ impl Git<'_> {
         let git = Git { lock: &lock, ..*self };
         let mut toolbox = git.toolbox(writes, (environment, sandbox, Bounds::default()))?;
         let command = format!("{BEGIN}\n{script}");
-        let mut running = toolbox.start_check(command, self.order.timeout).map_err(anyhow::Error::msg)?;
-        let (exit, output, failure) = running.finish_check().await;
+        let Ran { exit, output, failure } = toolbox.run(command, self.order.timeout, None).await?;
         let said = Said::of(&output);
         match exit {
             Some(0) => Ok(said),
@@ -137,13 +136,18 @@ impl Git<'_> {
                 let (at, how) = (writes.display(), failure.unwrap_or_default());
                 let why = format!("git failed in {at} ({how}): {why}");
                 let why = why.trim_end_matches(|end: char| end == ':' || end.is_whitespace());
-                let temp = self.order.environment.path("TMPDIR").unwrap_or_else(|| "/tmp".into());
-                Err(match super::full_disk(why, &[writes, &temp]) {
+                Err(match self.full_disk(why, writes) {
                     Some(refusal) => Failed::Refused(refusal),
                     None => Failed::Other(anyhow!(why.to_owned())),
                 })
             }
         }
+    }
+
+    /// Says what to do if a command has failed because there is no space where it writes, or for temporary files.
+    pub(super) fn full_disk(&self, why: &str, writes: &Path) -> Option<Refusal> {
+        let temp = self.order.environment.path("TMPDIR").unwrap_or_else(|| "/tmp".into());
+        super::full_disk(why, &[writes, &temp])
     }
 
     /// Returns the lock that a script and its shim hold. No two scripts write the team repository at once, also not one of an

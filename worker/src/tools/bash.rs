@@ -119,6 +119,17 @@ pub(super) fn cannot_start(config: &ToolboxConfig, error: &io::Error) -> String 
     format!("cannot start a command in {}: {error}", config.workspace.display())
 }
 
+/// How a command has ended.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    /// Its exit code; none if something else ended it.
+    pub(crate) exit: Option<i32>,
+    /// What it has printed.
+    pub(crate) output: String,
+    /// What is to be said of a bad end. Fits behind the command.
+    pub(crate) failure: Option<String>,
+}
+
 /// A command in the foreground.
 #[derive(Debug)]
 pub(crate) struct Foreground {
@@ -210,26 +221,22 @@ impl Foreground {
         report
     }
 
-    /// Writes the output to a log while it comes.
-    pub(crate) fn log_to(&mut self, log: LiveLog) {
-        self.log = Some(log);
-    }
-
     fn take_in(&mut self, read: usize) {
         let piece = &self.piece[..read];
         self.log.iter_mut().for_each(|log| log.push(piece));
         self.output.push(piece);
     }
 
-    /// Waits for the end of the command. Returns its report, what it has printed, and what is to be said of a bad end.
-    pub(crate) async fn finish_check(&mut self) -> (Option<i32>, String, Option<String>) {
+    /// Waits for the end of the command, and logs what it prints.
+    pub(super) async fn run_to_end(mut self, log: Option<LiveLog>) -> Ran {
+        self.log = log;
         let report = self.report().await;
-        let text = std::mem::take(&mut self.output).into_text();
-        let failure = self.failure(&report, &text);
+        let output = std::mem::take(&mut self.output).into_text();
+        let failure = self.failure(&report, &output);
         if let Some(log) = self.log.take() {
-            log.end(&text, failure.as_deref().unwrap_or(GOOD_END));
+            log.end(&output, failure.as_deref().unwrap_or(GOOD_END));
         }
-        (report.code.filter(|_| report.cause == ExitCause::Exited), text, failure)
+        Ran { exit: report.code.filter(|_| report.cause == ExitCause::Exited), output, failure }
     }
 
     /// Ends the command and all that it started; returns when that is gone.

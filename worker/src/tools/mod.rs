@@ -35,7 +35,7 @@ use teamd_shared::id::RequestId;
 use teamd_shared::member::Gate;
 
 use answer_plan::AnswerPlan;
-pub(crate) use bash::{AgentProcess, Bash, GOOD_END, Launch, LiveLog};
+pub(crate) use bash::{AgentProcess, Bash, GOOD_END, Launch, LiveLog, Ran};
 #[cfg(test)]
 pub(crate) use bash::{GateHandle, Said, SimulatedAgent};
 use edit_file::EditFile;

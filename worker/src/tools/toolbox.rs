@@ -14,7 +14,7 @@ use teamd_shared::state::StateDir;
 use teamd_shared::team_dir::TeamDir;
 use tokio::time::{Duration, Instant, sleep_until};
 
-use super::bash::{Background, Bash, Foreground, GateHandle, cannot_start, sweep_orphans};
+use super::bash::{Background, Bash, Foreground, GateHandle, LiveLog, Ran, cannot_start, sweep_orphans};
 use super::run_agent::Setting;
 use super::workspace::{Guide, Workspace};
 use super::{AgentProcess, EditFile, Launch, LocalAction, Outcome, RunAgent, Runs, Sleep, Tools, WriteFile};
@@ -155,16 +155,21 @@ impl Toolbox {
         self.workspace.guide(most)
     }
 
-    /// Starts a command in the foreground as a call with an open gate does.
+    /// Runs a command to its end, as long as it may take.
     ///
     /// # Errors
-    /// Why it cannot be started. Fits behind "error: ".
-    pub(crate) fn start_check(&mut self, command: String, seconds: f64) -> Result<Foreground, String> {
+    /// If it cannot be started.
+    pub(crate) async fn run(
+        &mut self,
+        command: String,
+        seconds: f64,
+        log: Option<LiveLog>,
+    ) -> anyhow::Result<Ran> {
         let bash = Bash { command, timeout: Some(seconds), run_in_background: false };
-        match self.start_bash(&bash, Gate::Open)? {
-            Running::Bash(running) => Ok(*running),
-            Running::Done(outcome) => Err(outcome.content),
-            Running::Sleep { .. } => Err("it is no command".to_owned()),
+        match self.start_bash(&bash, Gate::Open).map_err(anyhow::Error::msg)? {
+            Running::Bash(running) => Ok(running.run_to_end(log).await),
+            Running::Done(outcome) => Err(anyhow::Error::msg(outcome.content)),
+            Running::Sleep { .. } => Err(anyhow::Error::msg("it is no command")),
         }
     }
 

@@ -488,6 +488,29 @@ fn a_browser_shows_hostile_texts_as_texts() {
     document(&team, &browser, keyless, "This page has no key");
 }
 
+#[test]
+fn what_was_said_earlier_is_shown_page_by_page_and_new_texts_follow() {
+    let team = Team::started();
+    team.spawn("ana", "");
+    team.wait_for("ana", "idle");
+    team.teamd(["stop", "--force"]).ok();
+    let entry = |n: usize| {
+        json!({"at": 1.0, "inbox": {"offset": 0, "tail": "cbf29ce484222325"}, "entry": "answer",
+            "usage": {"input_tokens": 3, "output_tokens": 5}, "content": [{"type": "text", "text": format!("answer {n}")}]})
+    };
+    let all: String = (0..500).map(|n| format!("{}\n", entry(n))).collect();
+    team.put("transcript/ana.jsonl", &all);
+    let page = Page::of(&team, &[]);
+    let transcript = team.path("transcript/ana.jsonl");
+    let next = format!("{}\n", entry(500));
+    let Some(shown) = drive("earlier.mjs", &[&page.url, transcript.to_str().unwrap(), &next]) else { return };
+    let counts: Vec<&str> = shown.lines().collect();
+    assert_eq!(
+        counts,
+        ["200 from answer 300", "400 from answer 100", "500 from answer 0", "501 from answer 0"]
+    );
+}
+
 /// Has axe look at each view, light and dark, on a phone and on a desk: a team with a plan, a failure, costs and tasks.
 #[test]
 fn axe_finds_nothing_serious_on_a_phone_and_on_a_desk_light_and_dark() {

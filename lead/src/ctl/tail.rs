@@ -29,9 +29,14 @@ pub(super) struct Mark {
 }
 
 impl Mark {
-    /// Tells whether nothing stands before it.
-    pub(super) const fn is_start(self) -> bool {
-        self.offset == 0
+    /// Returns how many bytes stand before it.
+    pub(super) const fn offset(self) -> u64 {
+        self.offset
+    }
+
+    /// Returns the number of the file.
+    pub(super) const fn file(self) -> u64 {
+        self.identity.1
     }
 }
 
@@ -61,7 +66,8 @@ impl<'d> Tail<'d> {
         self.reopen()?;
         let Some(open) = &mut self.open else { return Ok(false) };
         if let Some(count) = count {
-            let start = start_of_last(&open.file, count, counts);
+            let start =
+                open.file.metadata().and_then(|it| start_of_last(&open.file, it.len(), count, counts));
             open.offset = start.map_err(|source| unreadable(self.dir, &self.at, source))?;
         }
         Ok(true)
@@ -79,6 +85,44 @@ impl<'d> Tail<'d> {
             open.offset = mark.offset;
         }
         Ok(())
+    }
+
+    /// Reads the last `count` lines that stand before a place in the open file, without newlines, each with its own place. Lines
+    /// for which `counts` is false are not counted.
+    ///
+    /// # Errors
+    /// [`DirError`] if the system refuses.
+    pub(super) fn read_before(
+        &self,
+        offset: u64,
+        count: usize,
+        counts: fn(&[u8]) -> bool,
+    ) -> Result<Vec<(Mark, Vec<u8>)>, DirError> {
+        let Some(Open { file, identity, .. }) = &self.open else { return Ok(Vec::new()) };
+        let read = || {
+            let start = start_of_last(file, offset, count, counts)?;
+            let mut bytes = vec![0; usize::try_from(offset.saturating_sub(start)).unwrap_or(0)];
+            file.read_exact_at(&mut bytes, start)?;
+            bytes.pop();
+            let lines = bytes.split(|&byte| byte == b'\n').map(<[u8]>::to_vec).collect();
+            Ok(placed(Mark { identity: *identity, offset }, lines))
+        };
+        read().map_err(|source| unreadable(self.dir, &self.at, source))
+    }
+
+    /// Reads as [`Tail::read_all`], each line with its place.
+    ///
+    /// # Errors
+    /// [`DirError`] if the system refuses.
+    pub(super) fn read_placed(&mut self) -> Result<Vec<(Mark, Vec<u8>)>, DirError> {
+        let mut all = Vec::new();
+        loop {
+            let lines = self.read()?;
+            match self.mark().filter(|_| !lines.is_empty()) {
+                Some(end) => all.extend(placed(end, lines)),
+                None => return Ok(all),
+            }
+        }
     }
 
     /// Returns where it stands; none if there is no file.
@@ -178,8 +222,21 @@ impl Open {
     }
 }
 
-fn start_of_last(file: &File, count: usize, counts: fn(&[u8]) -> bool) -> io::Result<u64> {
-    let mut start = end_of_last_line(file, file.metadata()?.len())?;
+/// Finds the places of lines that end at one.
+fn placed(end: Mark, lines: Vec<Vec<u8>>) -> Vec<(Mark, Vec<u8>)> {
+    let length: u64 = lines.iter().map(|line| line.len() as u64 + 1).sum();
+    let mut offset = end.offset.saturating_sub(length);
+    let place = |line: Vec<u8>| {
+        let at = Mark { offset, ..end };
+        offset += line.len() as u64 + 1;
+        (at, line)
+    };
+    lines.into_iter().map(place).collect()
+}
+
+/// Finds where the last `count` lines begin that end before a place.
+fn start_of_last(file: &File, before: u64, count: usize, counts: fn(&[u8]) -> bool) -> io::Result<u64> {
+    let mut start = end_of_last_line(file, before)?;
     let mut found = 0;
     while start > 0 && found < count {
         let end = start - 1;

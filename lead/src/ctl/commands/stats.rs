@@ -27,7 +27,7 @@ pub(in crate::ctl) fn run(context: &Context) -> CommandResult {
     if context.out.is_json() {
         let members = account.members.iter().map(|(name, it)| it.to_json(&prices, json!({"name": name})));
         let tasks = past.tasks.iter().map(|(id, task)| {
-            let what = json!({"id": id, "subject": task.subject, "status": task.status});
+            let what = json!({"id": id, "subject": task.task.subject, "status": task.task.status});
             account.tasks[id].to_json(&prices, what)
         });
         return context
@@ -44,7 +44,9 @@ pub(in crate::ctl) fn run(context: &Context) -> CommandResult {
     let tasks: Vec<_> = past
         .tasks
         .iter()
-        .map(|(id, task)| (Cell::styled(id.to_string(), BOLD), &account.tasks[id], task.subject.as_str()))
+        .map(|(id, task)| {
+            (Cell::styled(id.to_string(), BOLD), &account.tasks[id], task.task.subject.as_str())
+        })
         .collect();
     if !tasks.is_empty() {
         context.out.text("\n")?;

@@ -6,7 +6,7 @@ use futures_util::stream::FuturesUnordered;
 use teamd_shared::control::TaskOrder;
 use teamd_shared::journal::Team;
 use teamd_shared::name::Name;
-use teamd_shared::task::TaskId;
+use teamd_shared::task::Task;
 use teamd_shared::team_dir::TeamDir;
 use tokio::sync::oneshot;
 
@@ -92,9 +92,8 @@ pub(super) fn task<'d>(context: &Context, order: TaskOrder) -> Act<'d> {
 }
 
 /// Says everything about a task, with the output of its last check.
-pub(in crate::ctl) fn task_text(dir: &TeamDir, team: &Team, id: TaskId) -> String {
-    let Some(task) = team.tasks.get(&id) else { return String::new() };
-    let log = match task::read_log(dir, id) {
+pub(in crate::ctl) fn task_text(dir: &TeamDir, team: &Team, task: &Task) -> String {
+    let log = match task::read_log(dir, task.id) {
         Ok(None) => paint(DIM, "no check of it has run"),
         Ok(Some(output)) => escape::text(output.trim_end()).into_owned(),
         Err(error) => explained(&error),

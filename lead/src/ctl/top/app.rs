@@ -19,7 +19,7 @@ use super::list::List;
 use super::pager::Pager;
 use crate::ctl::args::Command;
 use crate::ctl::grouping::Group;
-use crate::ctl::view::{Item, Row, Step, by_status, matches, pending};
+use crate::ctl::view::{Item, Past, Row, Step, by_status, matches, pending};
 
 /// How long a request must have been on the screen before an answer to it is taken.
 pub(super) const SETTLES: Duration = Duration::from_millis(300);
@@ -143,14 +143,14 @@ pub(super) struct App {
 
 impl App {
     /// Takes what there is now: each list, filtered.
-    pub(super) fn set(&mut self, rows: &[Row<'_>], team: &Team, items: &[Item]) {
+    pub(super) fn set(&mut self, rows: &[Row<'_>], (team, past): (&Team, &Past), items: &[Item]) {
         let member = |row: &&Row<'_>| self.shows_ended || row.standing.group != Group::Ended;
         let wanted = rows.iter().filter(member).map(|row| row.member.name.clone()).collect();
         let requests = pending(team, &self.filter);
         self.leave_answered(rows, &requests);
         self.members.set(wanted);
         self.requests.set(requests.iter().map(|request| request.request_id.clone()).collect());
-        self.columns = by_status(team, &self.filter);
+        self.columns = by_status(team, past, &self.filter);
         self.tasks.set(self.columns.concat());
         let items: Vec<u64> =
             items.iter().filter(|item| fits(item, &self.filter)).map(|item| item.key).collect();

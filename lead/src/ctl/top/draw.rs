@@ -22,7 +22,7 @@ use crate::ctl::grouping::Group;
 use crate::ctl::output::paint;
 use crate::ctl::render::{BAD, BOLD, DIM, count};
 use crate::ctl::table::{cut, width};
-use crate::ctl::view::{Conversation, Feed, Row, Side};
+use crate::ctl::view::{Conversation, Feed, Past, Row, Side};
 use crate::ctl::{clock, escape, tokens};
 use crate::error::CommandError;
 
@@ -40,6 +40,7 @@ pub(super) struct Scene<'s> {
     pub(super) rows: Vec<Row<'s>>,
     pub(super) roster: &'s Roster,
     pub(super) team: &'s Team,
+    pub(super) past: &'s Past,
     pub(super) feed: &'s Feed,
     pub(super) conversation: Option<&'s Conversation<'s>>,
     pub(super) has_daemon: bool,

@@ -29,7 +29,7 @@ use super::context::{Context, block_on};
 use super::escape;
 use super::processes::Processes;
 use super::resources::Resources;
-use super::view::{TeamFiles, rows, sort};
+use super::view::{Seen, TeamFiles, rows, sort};
 use super::{clock, money, roster};
 use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
@@ -163,6 +163,9 @@ impl<'d> Top<'d> {
         {
             files.follow(&name);
         }
+        if app.pane == Pane::Tasks {
+            files.want_past();
+        }
         let dir = files.dir;
         let (seen, sides) = files.seen();
         let mut rows = rows(&seen.roster.members, seen.running, seen.team, prices);
@@ -170,7 +173,7 @@ impl<'d> Top<'d> {
         if app.pane == Pane::Team {
             draw::retain(&mut rows, &app.filter);
         }
-        app.set(&rows, seen.team, seen.feed.items());
+        app.set(&rows, (seen.team, seen.past), seen.feed.items());
         let look = &mut |member: &RosterMember, closely: bool| {
             let side = sides.of(dir, member).clone();
             if !closely {
@@ -181,8 +184,10 @@ impl<'d> Top<'d> {
             (side, Resources::of(&known.0, seen.roster, member, false).map(|it| it.memory()))
         };
         let (conversation, trouble, now) = (seen.conversation, seen.trouble, wall());
-        let (roster, team, feed, has_daemon) = (seen.roster, seen.team, seen.feed, *has_daemon);
-        let mut scene = Scene { rows, roster, team, feed, conversation, has_daemon, trouble, now, look };
+        let Seen { roster, team, past, feed, .. } = seen;
+        let has_daemon = *has_daemon;
+        let mut scene =
+            Scene { rows, roster, team, past, feed, conversation, has_daemon, trouble, now, look };
         screen.draw(|frame| app.draw(frame, &mut scene))?;
         app.drawn(Instant::now());
         Ok(())
@@ -230,8 +235,10 @@ impl<'d> Top<'d> {
             Wish::Send(name, text) => Some(act::send(context, name, text)),
             Wish::Task(order) => Some(act::task(context, order)),
             Wish::ShowTask(id) => {
-                let text = act::task_text(dir, self.files.seen().0.team, id);
-                self.app.open(format!("task {id}"), text);
+                let (seen, _) = self.files.seen();
+                if let Some(past) = seen.past.tasks.get(&id) {
+                    self.app.open(format!("task {id}"), act::task_text(dir, seen.team, &past.task));
+                }
                 None
             }
             Wish::ShowItem => {
@@ -239,7 +246,7 @@ impl<'d> Top<'d> {
                 None
             }
             Wish::ShowEarlier => {
-                let earlier = self.files.conversation.as_mut().filter(|it| it.has_earlier);
+                let earlier = self.files.conversation.as_mut().filter(|it| it.from > 0);
                 self.files.trouble = earlier.and_then(|it| it.show_earlier().err()).map(Into::into);
                 None
             }

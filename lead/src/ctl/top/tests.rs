@@ -20,7 +20,7 @@ use super::draw::{self, Scene};
 use crate::ctl::args::Command;
 use crate::ctl::requests::tests::spawned;
 use crate::ctl::roster::tests::member;
-use crate::ctl::view::{Feed, Side, Step, TeamFiles, rows, sort};
+use crate::ctl::view::{Feed, Past, Side, Step, TeamFiles, rows, sort};
 
 /// A team, what a person does with it, and the screen.
 struct Stage {
@@ -92,7 +92,9 @@ impl Stage {
         let team = self.team();
         let mut feed = Feed::default();
         let lines = self.journal.iter().map(|line| serde_json::from_str::<Line>(line).unwrap());
-        feed.add(lines.filter_map(|line| Step::of_line(&line)));
+        let (lines, mut past): (Vec<Line>, _) = (lines.collect(), Past::default());
+        lines.iter().for_each(|line| past.line(line));
+        feed.add(lines.iter().filter_map(Step::of_line));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let _in_it = runtime.enter();
         let mut files = TeamFiles::begin(&self.dir, true).unwrap();
@@ -103,12 +105,13 @@ impl Stage {
         let mut rows = rows(&self.roster.members, &running, &team, &Prices::built_in());
         sort(&mut rows);
         draw::retain(&mut rows, &self.app.filter);
-        self.app.set(&rows, &team, feed.items());
+        self.app.set(&rows, (&team, &past), feed.items());
         let (seen, _) = files.seen();
         let mut scene = Scene {
             rows,
             roster: &self.roster,
             team: &team,
+            past: &past,
             feed: &feed,
             conversation: seen.conversation,
             has_daemon: true,

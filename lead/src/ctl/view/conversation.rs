@@ -4,76 +4,96 @@ use teamd_shared::name::Name;
 use teamd_shared::team_dir::{DirError, TeamDir};
 use teamd_shared::transcript::{Block, Event};
 
-use super::entries::EntryReader;
+use super::entries::{EntryReader, NewEntries};
 use super::parts::{Part, Parts};
+use crate::ctl::tail::Mark;
 
-/// How many entries are shown at first.
-const FIRST: usize = 200;
+/// How many entries are shown at first, and how many more each time.
+const PAGE: usize = 200;
 
 /// A reader of one conversation.
 pub(in crate::ctl) struct Conversation<'d> {
-    dir: &'d TeamDir,
     /// Whose it is.
     pub(in crate::ctl) name: Name,
     reader: EntryReader<'d>,
     read: Parts,
-    /// How many entries of the past are shown.
-    shown: usize,
     /// The parts, oldest first.
-    pub(in crate::ctl) parts: Vec<Part>,
+    pub(in crate::ctl) parts: Vec<Placed>,
     /// The answer in progress.
     pub(in crate::ctl) live: String,
-    /// Whether there may be earlier entries.
-    pub(in crate::ctl) has_earlier: bool,
+    /// How many bytes of earlier entries are not shown.
+    pub(in crate::ctl) from: u64,
     /// The text of the last answer that is complete.
     complete: String,
+}
+
+/// A part, and where it stands: the place of its entry, and its number in that.
+#[derive(Debug, Clone, PartialEq)]
+pub(in crate::ctl) struct Placed {
+    pub(in crate::ctl) at: Mark,
+    pub(in crate::ctl) number: usize,
+    pub(in crate::ctl) part: Part,
 }
 
 impl<'d> Conversation<'d> {
     /// Begins at the last entries of an agent's conversation.
     pub(super) fn begin(dir: &'d TeamDir, name: &Name) -> Result<Self, DirError> {
-        Self::begin_at(dir, name, FIRST)
+        let reader = EntryReader::begin(dir, name, PAGE)?;
+        let (from, read, parts) = (reader.offset(), Parts::new(name), Vec::new());
+        let (live, complete) = Default::default();
+        let mut begun = Self { name: name.clone(), reader, read, parts, live, from, complete };
+        begun.read()?;
+        Ok(begun)
     }
 
     /// Shows more of the past.
     ///
     /// # Errors
-    /// If a file cannot be read.
+    /// If the file cannot be read.
     pub(in crate::ctl) fn show_earlier(&mut self) -> Result<(), DirError> {
-        *self = Self::begin_at(self.dir, &self.name, self.shown * 4)?;
+        let (from, earlier) = self.earlier(self.from)?;
+        self.from = from;
+        self.parts.splice(0..0, earlier);
         Ok(())
     }
 
-    fn begin_at(dir: &'d TeamDir, name: &Name, shown: usize) -> Result<Self, DirError> {
-        let reader = EntryReader::begin(dir, name, shown)?;
-        let mut begun = Self {
-            dir,
-            name: name.clone(),
-            has_earlier: !reader.is_at_start(),
-            reader,
-            read: Parts::new(name),
-            shown,
-            parts: Vec::new(),
-            live: String::new(),
-            complete: String::new(),
-        };
-        begun.read()?;
-        Ok(begun)
+    /// Returns the last parts that stand before a place, and the place where they begin.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub(in crate::ctl) fn earlier(&self, before: u64) -> Result<(u64, Vec<Placed>), DirError> {
+        let earlier = self.reader.before(before, PAGE)?;
+        let from = earlier.places.first().map_or(0, |at| at.offset());
+        Ok((from, placed(&mut Parts::new(&self.name), &earlier)))
     }
 
     /// Reads what is new.
     pub(super) fn read(&mut self) -> Result<(), DirError> {
         let new = self.reader.read()?;
-        for entry in new.entries {
+        for entry in &new.entries {
             if let Event::Answer { content, .. } = &entry.event {
                 self.complete = content.iter().filter_map(Block::text).collect();
             }
-            let parts = self.read.of(&entry.event).into_iter();
-            self.parts.extend(parts.filter(|part| !matches!(part, Part::Detail(_))));
         }
+        let file = |at: &Mark| at.file();
+        let (known, latest) = (self.parts.last().map(|it| file(&it.at)), new.places.last().map(file));
+        let parts = placed(&mut self.read, &new);
+        if known.zip(latest).is_some_and(|(known, latest)| known != latest) {
+            // The name has another conversation now.
+            (self.parts, self.from) = (Vec::new(), 0);
+        }
+        self.parts.extend(parts.into_iter().filter(|it| latest == Some(it.at.file())));
         self.live = if self.read.in_turn() && new.live != self.complete { new.live } else { String::new() };
         Ok(())
     }
+}
+
+fn placed(read: &mut Parts, new: &NewEntries) -> Vec<Placed> {
+    let parts = |(at, entry): (&Mark, &teamd_shared::transcript::Entry)| {
+        let shown = read.of(&entry.event).into_iter().filter(|part| !matches!(part, Part::Detail(_)));
+        shown.enumerate().map(|(number, part)| Placed { at: *at, number, part }).collect::<Vec<_>>()
+    };
+    new.places.iter().zip(&new.entries).flat_map(parts).collect()
 }
 
 #[cfg(test)]
@@ -106,13 +126,38 @@ mod tests {
         all += &entry(json!({"entry": "result", "tool_use_id": "t", "content": "a\nb\n", "is_error": false}));
         write(&TeamPath::transcript(&alice), &all);
         write(&TeamPath::live(&alice), "I look.");
-        // Another file in its place is read from its start.
-        conversation.show_earlier().unwrap();
+        // Another file in its place is read from its start, and is all there is.
+        conversation.read().unwrap();
         assert_eq!(conversation.live, "");
         let said = Part::Said { from: "prompt".to_owned(), text: "go".to_owned() };
         let result = Part::Result { content: "a\nb\n".to_owned(), is_error: false, is_command: true };
         let parts = [said, Part::Answer("I look.".to_owned()), Part::Call("bash ls".to_owned()), result];
-        assert_eq!(conversation.parts[1..], parts);
-        assert!(!conversation.has_earlier);
+        let shown: Vec<Part> = conversation.parts.iter().map(|it| it.part.clone()).collect();
+        assert_eq!((&shown[1..], conversation.from), (&parts[..], 0));
+    }
+
+    #[test]
+    fn what_was_earlier_comes_page_by_page_and_nothing_is_told_twice() {
+        let scratch = tempfile::tempdir().unwrap();
+        let dir = TeamDir::create(&scratch.path().join(".team")).unwrap();
+        let alice = Name::new("alice").unwrap();
+        let usage = json!({"input_tokens": 3, "output_tokens": 5});
+        let answer = |n: usize| {
+            entry(
+                json!({"entry": "answer", "usage": usage, "content": [{"type": "text", "text": format!("{n}")}]}),
+            )
+        };
+        let all: String = (0..2 * PAGE + 50).map(answer).collect();
+        teamd_shared::fs::replace(&dir, &TeamPath::transcript(&alice), all.as_bytes()).unwrap();
+        let mut conversation = Conversation::begin(&dir, &alice).unwrap();
+        let texts = |conversation: &Conversation<'_>| {
+            let text = |it: &Placed| it.part.line();
+            conversation.parts.iter().map(text).collect::<Vec<_>>()
+        };
+        for first in [PAGE + 50, 50, 0, 0] {
+            let expected: Vec<String> = (first..2 * PAGE + 50).map(|n| n.to_string()).collect();
+            assert_eq!((texts(&conversation), conversation.from == 0), (expected, first == 0));
+            conversation.show_earlier().unwrap();
+        }
     }
 }

@@ -7,7 +7,7 @@ use teamd_shared::name::Name;
 use teamd_shared::team_dir::{DirError, TeamDir, TeamPath};
 use teamd_shared::transcript::Entry;
 
-use crate::ctl::tail::Tail;
+use crate::ctl::tail::{Mark, Tail};
 
 /// A reader of both files.
 pub(in crate::ctl) struct EntryReader<'d> {
@@ -24,6 +24,8 @@ pub(in crate::ctl) struct NewEntries {
     /// The new entries, read after that text: they have each answer whose text made room for the next one. An entry of a
     /// newer program is not among them.
     pub(in crate::ctl) entries: Vec<Entry>,
+    /// Where each of them begins.
+    pub(in crate::ctl) places: Vec<Mark>,
     /// The new entries as they are in the file.
     pub(in crate::ctl) lines: Vec<Vec<u8>>,
 }
@@ -35,13 +37,21 @@ impl<'d> EntryReader<'d> {
     /// If the file cannot be read.
     pub(in crate::ctl) fn begin(dir: &'d TeamDir, name: &Name, last: usize) -> Result<Self, DirError> {
         let mut tail = Tail::new(dir, TeamPath::transcript(name));
-        tail.begin(Some(last), |line| !line.trim_ascii().is_empty())?;
+        tail.begin(Some(last), is_entry)?;
         Ok(Self { dir, name: name.clone(), tail })
     }
 
-    /// Tells whether it stands at the first entry, or there is none.
-    pub(in crate::ctl) fn is_at_start(&self) -> bool {
-        self.tail.mark().is_none_or(|mark| mark.is_start())
+    /// Returns how many bytes stand before the next entry.
+    pub(super) fn offset(&self) -> u64 {
+        self.tail.mark().map_or(0, Mark::offset)
+    }
+
+    /// Reads the last `count` entries that stand before a place.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub(super) fn before(&self, offset: u64, count: usize) -> Result<NewEntries, DirError> {
+        Ok(NewEntries::of(String::new(), self.tail.read_before(offset, count, is_entry)?))
     }
 
     /// Reads what is new.
@@ -49,9 +59,8 @@ impl<'d> EntryReader<'d> {
     /// # Errors
     /// If a file cannot be read.
     pub(in crate::ctl) fn read(&mut self) -> Result<NewEntries, DirError> {
-        let (live, lines) = (self.live()?, self.tail.read_all()?);
-        let entries = lines.iter().filter_map(|line| serde_json::from_slice::<Entry>(line).ok()).collect();
-        Ok(NewEntries { live, entries, lines })
+        let live = self.live()?;
+        Ok(NewEntries::of(live, self.tail.read_placed()?))
     }
 
     fn live(&self) -> Result<String, DirError> {
@@ -66,4 +75,16 @@ impl<'d> EntryReader<'d> {
         let complete = std::str::from_utf8(&bytes).map_or_else(|error| error.valid_up_to(), str::len);
         Ok(String::from_utf8_lossy(&bytes[..complete]).into_owned())
     }
+}
+
+impl NewEntries {
+    fn of(live: String, read: Vec<(Mark, Vec<u8>)>) -> Self {
+        let entry = |(at, line): &(Mark, Vec<u8>)| Some((*at, serde_json::from_slice(line).ok()?));
+        let (places, entries) = read.iter().filter_map(entry).unzip();
+        Self { live, entries, places, lines: read.into_iter().map(|(_, line)| line).collect() }
+    }
+}
+
+fn is_entry(line: &[u8]) -> bool {
+    !line.trim_ascii().is_empty()
 }

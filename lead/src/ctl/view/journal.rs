@@ -19,6 +19,8 @@ pub(in crate::ctl) struct JournalFollower<'d> {
     tail: Tail<'d>,
     /// What the lines so far say.
     pub(in crate::ctl) team: Team,
+    /// Whether there are lines before the first one that it reads.
+    pub(super) has_earlier: bool,
 }
 
 /// What is new in the journal.
@@ -38,7 +40,8 @@ impl<'d> JournalFollower<'d> {
     pub(in crate::ctl) fn begin(dir: &'d TeamDir) -> Result<Self, CommandError> {
         let mut tail = Tail::new(dir, TeamPath::journal());
         tail.begin(Some(SNAPSHOTS), is_snapshot)?;
-        Ok(Self { tail, team: Team::default() })
+        let has_earlier = tail.mark().is_some_and(|mark| mark.offset() > 0);
+        Ok(Self { tail, team: Team::default(), has_earlier })
     }
 
     /// Reads and folds what is new.
@@ -58,7 +61,7 @@ impl<'d> JournalFollower<'d> {
                     // Another journal in its place begins with its first line. What was read of a broken one stays.
                     let mut another = Team::default();
                     another.apply(&line).map_err(|_| unreadable(&error.to_string()))?;
-                    self.team = another;
+                    (self.team, self.has_earlier) = (another, false);
                     *new = NewLines { restarted: true, ..NewLines::default() };
                 }
                 new.lines.push(line);

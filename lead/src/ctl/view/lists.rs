@@ -5,6 +5,7 @@ use teamd_shared::name::Name;
 use teamd_shared::request::{Answerer, Request};
 use teamd_shared::task::{Task, TaskId, TaskStatus, Verified};
 
+use super::past::Past;
 use crate::ctl::grouping::Group;
 
 /// The titles of the columns of a board.
@@ -28,13 +29,13 @@ pub(in crate::ctl) fn pending<'t>(team: &'t Team, filter: &str) -> Vec<&'t Reque
 }
 
 /// Returns the tasks in the columns of the board.
-pub(in crate::ctl) fn by_status(team: &Team, filter: &str) -> [Vec<TaskId>; 4] {
+pub(in crate::ctl) fn by_status(team: &Team, past: &Past, filter: &str) -> [Vec<TaskId>; 4] {
     let mut columns: [Vec<&Task>; 4] = Default::default();
     let wanted = |task: &&Task| {
         let owner = task.owner.as_ref().map(Name::as_str).unwrap_or_default();
         matches(filter, &[&task.subject, owner])
     };
-    for task in team.tasks.values().filter(wanted) {
+    for task in past.tasks.values().map(|past| &past.task).filter(wanted) {
         let column = match task.status {
             TaskStatus::Pending => 0,
             TaskStatus::InProgress => 1,

@@ -20,7 +20,7 @@ mod team;
 mod timeline;
 
 pub(super) use account::{Account, Share};
-pub(super) use conversation::Conversation;
+pub(super) use conversation::{Conversation, Placed};
 pub(super) use entries::{EntryReader, NewEntries};
 pub(super) use feed::{Feed, Item};
 pub(super) use history::history;

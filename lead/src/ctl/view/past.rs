@@ -21,7 +21,7 @@ pub(in crate::ctl) struct Past {
     awaiting: BTreeMap<String, BTreeMap<RequestId, Span>>,
     /// When it was asked to leave; until its end, if it was to.
     leaving: BTreeMap<String, BTreeMap<RequestId, Span>>,
-    /// The tasks.
+    /// All tasks, also those that the fold of the journal has left out: it completed them long ago.
     pub(in crate::ctl) tasks: BTreeMap<TaskId, TaskPast>,
 }
 
@@ -40,8 +40,8 @@ pub(in crate::ctl) struct Life {
 /// What a task went through.
 #[derive(Debug, Clone, PartialEq)]
 pub(in crate::ctl) struct TaskPast {
-    pub(in crate::ctl) subject: String,
-    pub(in crate::ctl) status: TaskStatus,
+    /// As it is now.
+    pub(in crate::ctl) task: Task,
     /// How it stood when.
     pub(in crate::ctl) spans: Vec<(Stand, Span)>,
     /// When something was decided about the work.
@@ -128,12 +128,11 @@ impl Past {
     }
 
     pub(super) fn task(&mut self, at: f64, task: &Task, event: Option<TaskEvent>) {
-        let (subject, status) = (task.subject.clone(), task.status);
-        let new = || TaskPast { subject: String::new(), status, spans: Vec::new(), marks: Vec::new() };
+        let new = || TaskPast { task: task.clone(), spans: Vec::new(), marks: Vec::new() };
         let past = self.tasks.entry(task.id).or_insert_with(new);
-        (past.subject, past.status) = (subject, status);
+        past.task.clone_from(task);
         let stage = task.submission.as_ref().map(|submission| &submission.stage);
-        let stand = match (status, &task.owner) {
+        let stand = match (task.status, &task.owner) {
             (TaskStatus::Pending, _) => Some(Stand::Pending),
             (TaskStatus::InProgress, owner) => owner.clone().map(Stand::Held),
             (TaskStatus::InReview, _) if matches!(stage, Some(Stage::Checking)) => Some(Stand::Checking),

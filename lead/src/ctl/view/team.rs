@@ -39,6 +39,8 @@ pub(in crate::ctl) struct TeamFiles<'d> {
     journal: JournalFollower<'d>,
     feed: Feed,
     past: Past,
+    /// The past from the first line of the journal on, while that is read.
+    whole: Option<(Tail<'d>, Past)>,
     ledgers: Ledgers,
     sides: Sides,
     /// The conversation that is followed.
@@ -69,6 +71,8 @@ pub(in crate::ctl) struct Seen<'s, 'd> {
     pub(in crate::ctl) past: &'s Past,
     /// When members worked, and what they used.
     pub(in crate::ctl) ledgers: &'s Ledgers,
+    /// How many files are still to be read.
+    pub(in crate::ctl) reading: usize,
     /// The conversation that is followed.
     pub(in crate::ctl) conversation: Option<&'s Conversation<'d>>,
     /// Why something could not be read, if the last attempt failed.
@@ -93,6 +97,7 @@ impl<'d> TeamFiles<'d> {
             journal: JournalFollower::begin(dir)?,
             feed: Feed::default(),
             past: Past::default(),
+            whole: None,
             ledgers: Ledgers::default(),
             sides: Sides::default(),
             conversation: None,
@@ -110,12 +115,13 @@ impl<'d> TeamFiles<'d> {
 
     /// Returns what was read, and what looks at single members.
     pub(in crate::ctl) fn seen(&mut self) -> (Seen<'_, 'd>, &mut Sides) {
+        let reading = self.reading();
         let Self {
             roster, running, journal, feed, past, ledgers, sides, conversation, trouble, broken, ..
         } = self;
         let (team, conversation, trouble) =
             (&journal.team, conversation.as_ref(), trouble.as_ref().or(broken.as_ref()));
-        (Seen { roster, running, team, feed, past, ledgers, conversation, trouble }, sides)
+        (Seen { roster, running, team, feed, past, ledgers, reading, conversation, trouble }, sides)
     }
 
     /// Returns when a file may have changed. Dropping the future loses nothing.
@@ -178,7 +184,7 @@ impl<'d> TeamFiles<'d> {
         self.broken = self.journal.read(&mut new).err();
         if new.restarted {
             self.feed.forget_journal();
-            self.past = Past::default();
+            (self.past, self.whole) = (Past::default(), None);
         }
         new.lines.iter().for_each(|line| self.past.line(line));
         self.feed.add(new.lines.iter().filter_map(Step::of_line));
@@ -186,7 +192,41 @@ impl<'d> TeamFiles<'d> {
 
     /// Tells whether files are still to be read.
     pub(in crate::ctl) fn is_behind(&self) -> bool {
-        !self.unread.is_empty() || self.ledgers.unread() > 0
+        self.reading() > 0
+    }
+
+    /// Returns how many files are still to be read.
+    fn reading(&self) -> usize {
+        self.unread.len() + self.ledgers.unread() + usize::from(self.whole.is_some())
+    }
+
+    /// Says that something is shown that needs the whole past, and not the end of the journal alone.
+    pub(in crate::ctl) fn want_past(&mut self) {
+        if std::mem::take(&mut self.journal.has_earlier) {
+            let mut tail = Tail::new(self.dir, TeamPath::journal());
+            match tail.resume(None) {
+                Ok(()) => self.whole = Some((tail, Past::default())),
+                Err(error) => self.trouble = Some(error.into()),
+            }
+        }
+    }
+
+    /// Goes on with it until a time.
+    fn read_past(&mut self, until: Instant) -> Result<(), CommandError> {
+        while Instant::now() < until
+            && let Some((tail, past)) = &mut self.whole
+        {
+            let lines = tail.read()?;
+            // An odd line is told of where the journal is followed.
+            lines
+                .iter()
+                .filter_map(|line| serde_json::from_slice(line).ok())
+                .for_each(|line| past.line(&line));
+            if lines.is_empty() {
+                self.past = self.whole.take().map(|(_, past)| past).unwrap_or_default();
+            }
+        }
+        Ok(())
     }
 
     /// Says that something is shown that needs the ledgers.
@@ -219,6 +259,9 @@ impl<'d> TeamFiles<'d> {
         }
         self.feed.add(steps);
         self.ledgers.read(self.dir, began + SLICE);
+        if let Err(error) = self.read_past(began + SLICE) {
+            (self.whole, self.trouble) = (None, Some(error));
+        }
     }
 
     /// Follows the conversation of an agent.
@@ -249,6 +292,7 @@ impl<'d> TeamFiles<'d> {
 mod tests {
     use super::*;
     use serde_json::json;
+    use teamd_shared::journal::Line;
 
     #[tokio::test]
     async fn conversations_that_take_turns_are_read_once() {
@@ -275,5 +319,49 @@ mod tests {
         let mut file = std::fs::OpenOptions::new().append(true).open(path).unwrap();
         std::io::Write::write_all(&mut file, entry.repeat(5).as_bytes()).unwrap();
         assert_eq!(parts(&alice), Some((alice.clone(), 205)), "what is new is read, and nothing else");
+    }
+
+    #[tokio::test]
+    async fn what_was_completed_before_the_last_snapshots_is_there_once_it_is_wanted() {
+        let scratch = tempfile::tempdir().unwrap();
+        let dir = TeamDir::create(&scratch.path().join(".team")).unwrap();
+        let write = |at: &TeamPath, text: &str| teamd_shared::fs::replace(&dir, at, text.as_bytes()).unwrap();
+        write(
+            &TeamPath::config(),
+            &json!({"version": 1, "seq": 0, "team_name": "t", "members": []}).to_string(),
+        );
+        let task = |seq: u64, id: u32, (event, status): (&str, &str)| {
+            let task = json!({"record": "task", "event": event, "by": "user", "id": id, "subject": "x", "description": "",
+                "status": status, "owner": null, "blocked_by": [], "blocks": [], "for": null, "priority": 0, "check": null,
+                "attempts": 0, "max_attempts": 3, "result": null, "created_by": "user", "created_at": 1.0,
+                "updated_at": 1.0, "seq": seq, "at": seq, "done": seq});
+            serde_json::from_value::<Line>(task).unwrap()
+        };
+        let (mut team, mut text) = (Team::default(), String::new());
+        let mut add = |team: &mut Team, line: Line| {
+            team.apply(&line).unwrap();
+            text += &format!("{}\n", serde_json::to_string(&line).unwrap());
+        };
+        add(&mut team, task(1, 1, ("created", "pending")));
+        add(&mut team, task(2, 1, ("completed", "completed")));
+        add(&mut team, task(3, 2, ("created", "pending")));
+        for seq in 4..7 {
+            let record = team.snapshot().unwrap();
+            add(&mut team, Line { seq, at: 7.0, version: None, done: seq, lead: None, record });
+        }
+        assert!(!team.tasks.contains_key(&1), "the fold leaves it out");
+        write(&TeamPath::journal(), &text);
+        let mut files = TeamFiles::begin(&dir, true).unwrap();
+        let mut tasks = || {
+            while files.is_behind() {
+                files.catch_up();
+            }
+            let known = files.past.tasks.keys().copied().collect::<Vec<_>>();
+            files.want_past();
+            (known, files.is_behind())
+        };
+        assert_eq!(tasks(), (vec![2], true));
+        assert_eq!(tasks(), (vec![1, 2], false), "it is read once");
+        assert_eq!(files.past.tasks[&1].spans.len(), 1, "with when it was to be done");
     }
 }

@@ -33,6 +33,8 @@ pub(super) enum View {
     Requests,
     Board,
     Conversation(Name),
+    /// What stands before a place in the transcript of an agent.
+    Earlier(Name, u64),
     /// With so many of the last events and so many lifelines, of the last so many seconds.
     Sequence((usize, usize), Option<u32>),
     /// So many seconds, which end at a time (in seconds since 1970), or now.
@@ -156,6 +158,7 @@ fn view(query: &str) -> Option<View> {
         "requests" => View::Requests,
         "board" => View::Board,
         "conversation" => View::Conversation(Name::of_inbox(value("name")?).ok()?),
+        "earlier" => View::Earlier(Name::of_inbox(value("name")?).ok()?, value("before")?.parse().ok()?),
         "sequence" => View::Sequence(
             (value("last")?.parse().ok()?, value("lifelines")?.parse().ok()?),
             seconds("seconds"),
@@ -247,6 +250,8 @@ mod tests {
             ("POST /view?view=overview", &[], 404),
             ("GET /view?view=conversation&name=../../config", &[], 404),
             ("GET /view?view=task&id=-1", &[], 404),
+            ("GET /view?view=earlier&name=../../config&before=9", &[], 404),
+            ("GET /view?view=earlier&name=ana&before=-9", &[], 404),
             ("GET /view?view=timeline&seconds=1e9", &[], 404),
             ("GET /../../config.json", &[], 404),
         ] {

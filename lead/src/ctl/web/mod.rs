@@ -209,8 +209,12 @@ impl<'d> Hub<'d> {
             return Some(made.clone());
         }
         match view {
-            View::Conversation(name) => self.files.follow(name),
-            View::Timeline(..) | View::Cost => self.files.want_ledgers(),
+            View::Conversation(name) | View::Earlier(name, _) => self.files.follow(name),
+            View::Board | View::Task(_) => self.files.want_past(),
+            View::Timeline(..) | View::Cost => {
+                self.files.want_past();
+                self.files.want_ledgers();
+            }
             _ => {}
         }
         let (dir, has_daemon) = (self.files.dir, self.has_daemon);

@@ -18,7 +18,7 @@ use crate::ctl::money::TeamCost;
 use crate::ctl::table::cut;
 use crate::ctl::top::act;
 use crate::ctl::view::{
-    Account, COLUMNS, Event, Life, Part, Row, Seen, Sequence, Share, Span, Spent, Stage, Stand, Step,
+    Account, COLUMNS, Event, Life, Part, Placed, Row, Seen, Sequence, Share, Span, Spent, Stage, Stand, Step,
     TaskPast, Turning, Window, by_status, pending, rows, sort, standing,
 };
 use crate::ctl::{escape, tokens};
@@ -61,15 +61,16 @@ impl Shown<'_, '_> {
         let mut shown = match view {
             View::Metrics => return Some(object(json!({"metrics": self.metrics()}))),
             View::Task(id) => {
-                let team = self.seen.team;
-                team.tasks.get(id)?;
-                let text = anstream::adapter::strip_str(&act::task_text(self.dir, team, *id)).to_string();
+                let task = &self.seen.past.tasks.get(id)?.task;
+                let text = act::task_text(self.dir, self.seen.team, task);
+                let text = anstream::adapter::strip_str(&text).to_string();
                 return Some(object(json!({"text": text})));
             }
             View::Overview => json!({"requests": self.requests(), "feed": self.feed()}),
             View::Requests => json!({"requests": self.requests()}),
-            View::Board => json!({"columns": self.board()}),
+            View::Board => json!({"columns": self.board(), "reading": self.seen.reading}),
             View::Conversation(_) => self.conversation()?,
+            View::Earlier(_, before) => return self.earlier(*before).map(object),
             View::Sequence(most, seconds) => self.sequence(*most, *seconds),
             View::Timeline(seconds, until) => self.timeline(f64::from(*seconds), until.map(f64::from)),
             View::Cost => self.costs(),
@@ -132,9 +133,9 @@ impl Shown<'_, '_> {
     }
 
     fn board(&self) -> Vec<Value> {
-        let team = self.seen.team;
+        let Seen { team, past, .. } = self.seen;
         let column = |(title, ids): (&str, Vec<u32>)| {
-            let tasks = ids.iter().take(WINDOW).filter_map(|id| team.tasks.get(id)).map(|task| {
+            let tasks = ids.iter().take(WINDOW).map(|id| &past.tasks[id].task).map(|task| {
                 let blocked_by = blockers(team, task);
                 let (how, group) = standing(task, &blocked_by);
                 json!({"id": task.id, "subject": line(&task.subject), "how": line(&how), "group": group.title(),
@@ -142,34 +143,20 @@ impl Shown<'_, '_> {
             });
             json!({"title": title, "count": ids.len(), "tasks": tasks.collect::<Vec<_>>()})
         };
-        COLUMNS.into_iter().zip(by_status(team, "")).map(column).collect()
+        COLUMNS.into_iter().zip(by_status(team, past, "")).map(column).collect()
     }
 
     fn conversation(&self) -> Option<Value> {
         let conversation = self.seen.conversation?;
-        let part = |(at, part): (usize, &Part)| match part {
-            Part::Said { from, text } => {
-                json!({"at": at, "kind": "said", "from": line(from), "text": body(text)})
-            }
-            Part::Answer(text) => json!({"at": at, "kind": "answer", "text": body(text)}),
-            Part::Call(_) => json!({"at": at, "kind": "call", "text": line(&part.line())}),
-            Part::Result { content, is_error, .. } => {
-                json!({"at": at, "kind": "result", "line": line(&part.line()), "text": body(content), "bad": is_error})
-            }
-            Part::Aside(text) | Part::Detail(text) => json!({"at": at, "kind": "aside", "text": body(text)}),
-            Part::Failure(text) => json!({"at": at, "kind": "failure", "text": body(text)}),
-        };
-        let (all, mut size) = (&conversation.parts, 0);
-        let fits = |part: &Value| {
-            size += part.to_string().len();
-            size <= CONVERSATION
-        };
-        let mut parts: Vec<Value> = all.iter().enumerate().rev().map(part).take_while(fits).collect();
-        parts.reverse();
-        let has_earlier = conversation.has_earlier || parts.len() < all.len();
+        let (before, parts) = window(conversation.from, &conversation.parts);
         let name = conversation.name.as_str();
-        Some(json!({"name": name, "parts": parts, "live": body(&conversation.live),
-            "earlier": has_earlier}))
+        Some(json!({"name": name, "parts": parts, "live": body(&conversation.live), "before": before}))
+    }
+
+    fn earlier(&self, before: u64) -> Option<Value> {
+        let (from, parts) = self.seen.conversation?.earlier(before).ok()?;
+        let (before, parts) = window(from, &parts);
+        Some(json!({"parts": parts, "before": before}))
     }
 
     fn sequence(&self, most: (usize, usize), seconds: Option<u32>) -> Value {
@@ -195,7 +182,7 @@ impl Shown<'_, '_> {
 
     /// Says what members and tasks did when.
     fn timeline(&self, seconds: f64, until: Option<f64>) -> Value {
-        let Seen { roster, running, team, past, ledgers, .. } = self.seen;
+        let Seen { roster, running, team, past, ledgers, reading, .. } = self.seen;
         let to = until.unwrap_or_else(wall);
         let window = Window { from: to - seconds, to };
         let mut rows = rows(&roster.members, running, team, self.prices);
@@ -219,17 +206,17 @@ impl Shown<'_, '_> {
             Stand::Waiting => json!(["awaiting", from, to]),
         };
         let task = |(id, task): &(TaskId, &TaskPast)| {
-            json!({"id": id, "subject": line(&task.subject), "marks": task.marks,
+            json!({"id": id, "subject": line(&task.task.subject), "marks": task.marks,
                 "spans": task.spans.iter().map(stand).collect::<Vec<_>>()})
         };
         let began = past.lives.values().flatten().map(|life| life.decided).reduce(f64::min);
         json!({"members": members[..members.len().min(WINDOW)], "tasks": tasks.iter().take(WINDOW).map(task).collect::<Vec<_>>(),
-            "counts": [members.len(), tasks.len()], "began": began, "reading": ledgers.unread()})
+            "counts": [members.len(), tasks.len()], "began": began, "reading": reading})
     }
 
     /// Says what members and tasks used, in all and over time.
     fn costs(&self) -> Value {
-        let Seen { roster, running, team, past, ledgers, .. } = self.seen;
+        let Seen { roster, running, team, past, ledgers, reading, .. } = self.seen;
         let mut account = Account::new(past, wall());
         for member in &roster.members {
             let ledger = ledgers.of(&member.name).into_iter();
@@ -260,11 +247,11 @@ impl Shown<'_, '_> {
             account.tasks.iter().filter(|(_, share)| !share.usage().is_nothing()).collect();
         tasks.sort_by_key(|(_, share)| std::cmp::Reverse((share.cost(self.prices), share.usage().billed())));
         let shown = tasks.iter().take(WINDOW).map(|(id, share)| {
-            let of = json!({"name": id, "what": line(&past.tasks[id].subject)});
+            let of = json!({"name": id, "what": line(&past.tasks[id].task.subject)});
             with(of, used(&share.usage(), share.cost(self.prices), Some(share)))
         });
         json!({"members": members.collect::<Vec<_>>(), "tasks": shown.collect::<Vec<_>>(), "counts": [rows.len(), tasks.len()],
-            "all": slots(spent(), (from, to)), "from": from, "to": to, "reading": ledgers.unread()})
+            "all": slots(spent(), (from, to)), "from": from, "to": to, "reading": reading})
     }
 
     /// Writes the numbers for Prometheus.
@@ -338,6 +325,45 @@ fn member(row: &Row<'_>) -> Value {
     json!({"name": member.name, "role": line(&member.role), "word": standing.word, "what": line(what),
         "since": standing.since, "tokens": (!member.usage.is_nothing()).then(|| tokens::count(member.usage.billed())),
         "cost": row.cost.map(|cost| cost.to_string())})
+}
+
+/// The last parts of a conversation, as many as are shown at once, and before which place the others stand, if there are any.
+fn window(mut from: u64, all: &[Placed]) -> (Option<u64>, Vec<Value>) {
+    let (mut parts, mut size, mut first) = (Vec::new(), 0, from);
+    for placed in all.iter().rev() {
+        let part = part(placed);
+        size += part.to_string().len();
+        // An entry is shown whole.
+        if size > CONVERSATION && !parts.is_empty() && placed.at.offset() != first {
+            from = first;
+            break;
+        }
+        first = placed.at.offset();
+        parts.push(part);
+    }
+    parts.reverse();
+    ((from > 0).then_some(from), parts)
+}
+
+fn part(Placed { at, number, part }: &Placed) -> Value {
+    let (kind, text) = match part {
+        Part::Said { text, .. } => ("said", body(text)),
+        Part::Answer(text) => ("answer", body(text)),
+        Part::Call(_) => ("call", line(&part.line())),
+        Part::Result { content, .. } => ("result", body(content)),
+        Part::Aside(text) | Part::Detail(text) => ("aside", body(text)),
+        Part::Failure(text) => ("failure", body(text)),
+    };
+    let mut shown =
+        json!({"at": format!("{}-{}-{number}", at.file(), at.offset()), "kind": kind, "text": text});
+    match part {
+        Part::Said { from, .. } => shown["from"] = json!(line(from)),
+        Part::Result { is_error, .. } => {
+            (shown["line"], shown["bad"]) = (json!(line(&part.line())), json!(is_error));
+        }
+        _ => {}
+    }
+    shown
 }
 
 /// A request with its whole text: what is not shown whole cannot be approved.

@@ -63,11 +63,11 @@ pub(super) fn title(row: &Row<'_>) -> String {
 fn text(conversation: &Conversation<'_>, last: usize, (unfolded, columns): (bool, usize)) -> String {
     let from = conversation.parts.len().saturating_sub(last);
     let mut text = String::new();
-    if from == 0 && conversation.has_earlier {
+    if from == 0 && conversation.from > 0 {
         text.push_str(&format!("{}\n", paint(DIM, "k shows what was earlier")));
     }
-    for part in &conversation.parts[from..] {
-        text.push_str(&write(part, unfolded, columns));
+    for placed in &conversation.parts[from..] {
+        text.push_str(&write(&placed.part, unfolded, columns));
         text.push('\n');
     }
     if !conversation.live.is_empty() {

@@ -51,7 +51,12 @@ impl App {
             let at = ids.iter().position(|id| Some(id) == self.tasks.selected());
             // Only the column of the selected task scrolls.
             let top = at.map_or(0, |at| self.tasks.scroll(at, ids.len(), room));
-            let shown = ids.iter().skip(top).take(room).filter_map(|id| scene.team.tasks.get(id));
+            let shown = ids
+                .iter()
+                .skip(top)
+                .take(room)
+                .filter_map(|id| scene.past.tasks.get(id))
+                .map(|past| &past.task);
             for (y, task) in (cards.y..).step_by(lines.into()).zip(shown) {
                 let place = Rect { y, height: lines, ..cards };
                 let is_selected = self.tasks.selected() == Some(&task.id);

@@ -55,7 +55,7 @@ export const cost = {
       times.replaceChildren(h('span', {}, clock(state.from)), h('span', {}, `highest bar: ${number(highest)} tokens`), h('span', {}, clock(state.to)));
       members.draw(state.members, state.counts[0]);
       tasks.draw(state.tasks, state.counts[1]);
-      reading.textContent = state.reading ? `still reading ${state.reading} conversations` : '';
+      reading.textContent = state.reading ? `still reading ${state.reading} files` : '';
     };
     return { query: () => 'view=cost', draw };
   },

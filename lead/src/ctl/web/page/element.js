@@ -21,12 +21,13 @@ export function keep(parent, items, key, make) {
   const known = new Map([...parent.children].map((child) => [child.dataset.key, child]));
   let at = parent.firstElementChild;
   for (const item of items) {
-    const [id, text] = [String(key(item)), JSON.stringify(item)];
+    const id = String(key(item));
     let child = known.get(id);
     known.delete(id);
+    const text = child?.item === item ? child.shown : JSON.stringify(item);
     if (!child || child.shown !== text) {
       const made = make(item);
-      [made.dataset.key, made.shown] = [id, text];
+      [made.dataset.key, made.shown, made.item] = [id, text, item];
       if (child) {
         if (child === at) at = at.nextElementSibling;
         child.remove();
@@ -38,7 +39,6 @@ export function keep(parent, items, key, make) {
   }
   for (const child of known.values()) child.remove();
 }
-
 
 function ageOf(since) {
   const seconds = Math.max(0, Math.floor(Date.now() / 1000 - since));

@@ -29,8 +29,12 @@ export async function post(path, order) {
 
 /** Returns a view, once. */
 export async function get(query) {
-  const answer = await ask(`view?${query}`);
-  return answer.ok ? answer.json() : { text: (await answer.json()).error };
+  try {
+    const answer = await ask(`view?${query}`);
+    return answer.ok ? await answer.json() : { text: (await answer.json()).error };
+  } catch {
+    return { text: 'teamctl web does not answer' };
+  }
 }
 
 function live(text, isTrouble) {

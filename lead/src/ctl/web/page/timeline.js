@@ -124,7 +124,7 @@ export const timeline = {
       empty.hidden = members + tasks > 0;
       box.hidden = !empty.hidden;
       const rest = [[members - state.members.length, 'teammates'], [tasks - state.tasks.length, 'tasks']].filter(([count]) => count > 0).map(([count, what]) => `${count} more ${what}`);
-      more.textContent = [rest.length && `not shown: ${rest.join(', ')}`, state.reading && `still reading ${state.reading} conversations`].filter(Boolean).join(' · ');
+      more.textContent = [rest.length && `not shown: ${rest.join(', ')}`, state.reading && `still reading ${state.reading} files`].filter(Boolean).join(' · ');
       paint();
     };
     const view = { query: () => `view=timeline&seconds=${shown.seconds}${shown.until === null ? '' : `&until=${shown.until}`}`, draw };

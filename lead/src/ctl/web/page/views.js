@@ -124,11 +124,13 @@ const board = {
   title: 'Board',
   make(element, _, state) {
     const [columns, empty] = [h('div.board'), h('p.empty', {}, 'There are no tasks. `teamctl task add SUBJECT` makes one.')];
-    element.append(columns, empty);
+    const reading = h('p.dim', { role: 'status' });
+    element.append(columns, empty, reading);
     const show = async (task) => open(`task ${task.id}`, (await get(`view=task&id=${task.id}`)).text);
     const line = (task) => h(`li${task.blocked ? '.blocked' : ''}`, {},
       h('button', { onclick: () => show(task), title: task.subject }, `${task.id} ${task.subject}`), h(`span.${CLASS[task.group]}`, { title: task.how }, task.how));
     const draw = () => {
+      reading.textContent = state.reading ? `still reading ${state.reading} files` : '';
       columns.hidden = !(empty.hidden = state.columns.some((column) => column.count));
       keep(columns, state.columns, (column) => column.title, ({ title, count, tasks }) => h('section', {},
       h('h2', {}, `${title} · ${count}`), h('ul.tasks', {}, tasks.map(line)), count > tasks.length && h('p.dim', {}, `and ${count - tasks.length} more`)));
@@ -161,8 +163,24 @@ const conversation = {
     const name = /^[a-z0-9_-]+$/.test(argument ?? '') ? argument : 'lead';
     const choice = h('select', { onchange: () => { location.hash = `#/conversation/${choice.value}`; } });
     const [parts, now, form] = [h('div'), h('div'), h('div')];
-    const earlier = h('span.dim', { hidden: true }, 'what was said earlier is not shown');
-    element.append(h('div.bar', {}, h('label', {}, 'Conversation of ', choice), earlier), parts, now, form);
+    let [all, before] = [new Map(), null];
+    const page = document.documentElement;
+    const paint = () => {
+      keep(parts, [...all.values()], (one) => one.at, part);
+      earlier.hidden = before === null;
+    };
+    const showEarlier = async () => {
+      const [asked, below] = [before, page.scrollHeight - page.scrollTop];
+      const found = await get(`view=earlier&name=${name}&before=${asked}`);
+      // Meanwhile there may be another conversation.
+      if (!found.parts || before !== asked) return;
+      all = new Map([...found.parts.map((one) => [one.at, one]), ...all]);
+      before = found.before;
+      paint();
+      page.scrollTop = page.scrollHeight - below;
+    };
+    const earlier = h('button', { hidden: true, onclick: showEarlier }, 'Show what was said earlier');
+    element.append(h('div.bar', {}, h('label', {}, 'Conversation of ', choice)), earlier, parts, now, form);
     let names = '';
     const draw = () => {
       if (names !== String(state.names)) {
@@ -170,11 +188,12 @@ const conversation = {
         choice.replaceChildren(...new Set(['lead', name, ...state.names]).values().map((one) => h('option', { value: one, selected: one === name }, one)));
       }
       if (!form.firstChild && !state.read_only) form.append(sendBox(name));
-      earlier.hidden = !state.earlier;
-      const page = document.documentElement;
       const isAtEnd = page.scrollTop + page.clientHeight > page.scrollHeight - 40;
-      keep(parts, state.parts, (one) => one.at, part);
-      if (!state.parts.length) parts.replaceChildren(h('p.empty', {}, `Nothing was said by or to ${name} yet.`));
+      // What does not go on with what is shown is shown instead.
+      if (!all.has(state.parts[0]?.at)) [all, before] = [new Map(), state.before];
+      for (const one of state.parts) all.set(one.at, one);
+      paint();
+      if (!all.size) parts.replaceChildren(h('p.empty', {}, `Nothing was said by or to ${name} yet.`));
       now.replaceChildren(state.live ? h('div.turn.live', {}, markdown(state.live)) : '');
       if (isAtEnd) page.scrollTop = page.scrollHeight;
     };

@@ -339,6 +339,20 @@ fn an_agent_that_holds_a_file_itself_is_ended_when_the_gate_closes() {
     assert_eq!(team.text("held").len(), held);
 }
 
+/// What closes the gate stands in the pid namespace of the agent for a moment. Without Landlock the agent can stop it there.
+#[test]
+fn an_agent_that_stops_what_closes_its_gate_is_ended() {
+    for with in [With::All, With::NoLandlock] {
+        let Some(team) = shell(with, &[]) else { continue };
+        order(&team, "while :; do echo x >> lines; kill -STOP -1 2>/dev/null; done");
+        team.until("some lines", || team.text("lines").lines().count() > 20);
+        close(&team);
+        let lines = team.text("lines").lines().count();
+        team.shutdown("carol", &["--decide-within", "0.2s"], 0);
+        assert_eq!(team.text("lines").lines().count(), lines, "{with:?}: closed is closed");
+    }
+}
+
 /// Without namespaces of our own the gate does not change while an agent runs: it is ended.
 #[test]
 fn where_the_gate_cannot_change_a_closed_gate_ends_the_agent() {

@@ -52,7 +52,9 @@ impl Patterns {
     pub fn new(of: &[String]) -> Result<Self, String> {
         let mut set = GlobSetBuilder::new();
         for pattern in of {
-            let glob = GlobBuilder::new(pattern.trim_start_matches("./")).literal_separator(true).build();
+            // A file system may not tell names apart that differ by case alone.
+            let mut glob = GlobBuilder::new(pattern.trim_start_matches("./"));
+            let glob = glob.literal_separator(true).case_insensitive(true).build();
             set.add(
                 glob.map_err(|error| format!("the pattern {pattern:?} cannot be used: {}", error.kind()))?,
             );
@@ -68,7 +70,10 @@ impl Patterns {
 
     /// Tells whether a path is one with which a pattern begins, or leads there.
     fn leads(&self, at: &Path) -> bool {
-        self.starts.iter().any(|start| start.starts_with(at))
+        self.starts.iter().any(|start| {
+            let mut start = start.iter();
+            at.iter().all(|part| start.next().is_some_and(|it| it.eq_ignore_ascii_case(part)))
+        })
     }
 }
 

@@ -605,6 +605,34 @@ fn work_that_breaks_the_setup_goes_back_and_a_setup_that_cannot_run_is_tried_aga
     holds(&team, "test ! -e bad");
 }
 
+/// Where names differ by case alone. This file system keeps them apart; another one might not, so what is protected is so in any case.
+#[test]
+fn names_that_differ_by_case_alone_are_merged_checked_and_landed_as_they_are() {
+    let team = team(
+        User::at_hand()[0],
+        "[work]\ncheck = \"test $(cat a.txt) = one\"\nprotect = [\"tests/**\"]\n",
+        "mkdir tests; echo t > tests/t; git add .; git commit -qm tests",
+    );
+    for name in ["alice", "bob"] {
+        team.teamctl(["spawn", name, "--checkout", "--auto"]).ok();
+    }
+    let work = "/bash echo two > A.txt; mkdir Dir; echo 3 > Dir/x; git add .; git commit -qm upper";
+    add(&team, &["upper", "--description", work, "--check", "test $(cat A.txt) = two"]);
+    assert_eq!(until(&team, 1, "completed")["result"]["verified"], "checked");
+    let work = "/bash mkdir dir; echo 4 > dir/X; git mv A.txt A.TXT; git add .; git commit -qm lower";
+    add(&team, &["lower", "--description", work]);
+    until(&team, 2, "completed");
+    let files = git(&team, &["ls-tree", "-r", "--name-only", "integration"]);
+    assert_eq!(files, "A.TXT\nDir/x\na.txt\ndir/X\ntests/t");
+    team.teamctl(["land"]).ok();
+    assert_eq!(user(&team, "cat A.TXT a.txt Dir/x dir/X; git status --short -uno"), "two\none\n3\n4");
+    let work = "/bash mkdir Tests; echo u > Tests/T; git add .; git commit -qm tests";
+    add(&team, &["tests", "--description", work]);
+    team.until("the review", || task(&team, 3)["submission"]["stage"] == "reviewing");
+    assert_eq!(task(&team, 3)["result"]["touched_protected"], "Tests/T");
+    holds(&team, "test $(cat a.txt) = one");
+}
+
 #[test]
 fn a_user_who_rewrites_a_branch_or_what_is_shown_loses_nothing_and_breaks_nothing() {
     let team = team(

@@ -71,7 +71,7 @@ fn the_view_follows_the_team_and_answers_plans() {
         let (team, id) = team();
         let mut terminal = Terminal::teamctl_at(&team, command, size);
         terminal.until_screen("the plan", |screen| {
-            let plan = screen.contains(&format!("{id} Split the parser"));
+            let plan = screen.contains(&format!("plan {id} of ana")) && screen.contains(" Split the parser");
             plan && screen.contains("old tests as they are") && screen.contains("a approve")
         });
         let screen = terminal.screen();
@@ -83,7 +83,7 @@ fn the_view_follows_the_team_and_answers_plans() {
         // Without a key: by the event alone.
         terminal.until_screen("ana to rest", |screen| screen.contains("0 need you"));
         let next = planned(&team, "bo", "Drop the cache");
-        terminal.until_screen("the next plan", |screen| screen.contains(&format!("{next} Drop the cache")));
+        terminal.until_screen("the next plan", |screen| screen.contains("  Drop the cache"));
         terminal.press("2");
         terminal.until_screen("the requests", |screen| screen.contains(&format!("plan {next} of bo")));
         reject(&team, &mut terminal, &next);
@@ -230,7 +230,7 @@ fn tasks_are_added_watched_and_tried_again() {
     terminal.until_screen("the failure", |screen| screen.contains("DONE 1") && screen.contains("✕ failed"));
     terminal.press("\r");
     terminal.until_screen("the details", |screen| {
-        screen.contains("last check") && screen.contains("\nnot built")
+        screen.contains("last check") && screen.contains("\n not built")
     });
     team.write("built", "");
     terminal.press("\x1b");

@@ -189,6 +189,17 @@ impl App {
         }
     }
 
+    /// Returns the place of the selected entry in its list, and how many there are.
+    pub(super) fn place(&self) -> Option<(usize, usize)> {
+        match self.pane {
+            Pane::Team => self.members.place(),
+            Pane::Requests => self.requests.place(),
+            Pane::Tasks => self.tasks.place(),
+            Pane::Feed => self.items.place(),
+            Pane::Conversation => None,
+        }
+    }
+
     /// Returns the agent of whom the conversation is shown, or would be.
     pub(super) fn agent(&self) -> Option<&Name> {
         self.members.selected()

@@ -30,6 +30,8 @@ pub(super) use team::retain;
 
 /// From so many columns on, lists and texts stand side by side.
 const WIDE: u16 = 120;
+/// Below so many lines there is no room for a text below a list.
+const LOW: u16 = 4;
 /// The most lines that are shown of what was done last.
 const SAID: usize = 4;
 /// The most lines that a text which is typed has on the screen.
@@ -90,15 +92,19 @@ impl App {
         let open = scene.team.tasks.values().filter(|task| !task.status.is_finished()).count();
         let agent = self.agent().map_or_else(|| "Conversation".to_owned(), ToString::to_string);
         let titles = [
-            "1 Team".to_owned(),
-            format!("2 Requests{}", count(self.requests.keys().len())),
-            format!("3 Tasks{}", count(open)),
-            "4 Feed".to_owned(),
-            format!("5 {agent}"),
+            "Team".to_owned(),
+            format!("Requests{}", count(self.requests.keys().len())),
+            format!("Tasks{}", count(open)),
+            "Feed".to_owned(),
+            agent,
         ];
+        let all: usize = titles.iter().map(|title| width(title) + 5).sum();
+        let fits = all <= usize::from(area.width) + 1;
         let mut left = area.x;
-        for (pane, title) in Pane::ALL.into_iter().zip(titles) {
-            let text = format!(" {title} ");
+        for ((pane, title), number) in Pane::ALL.into_iter().zip(titles).zip(1..) {
+            // Where there is no room for all titles, only that of the pane on the screen is shown.
+            let title = if fits || pane == self.pane { format!(" {title}") } else { String::new() };
+            let text = format!(" {number}{title} ");
             let columns = u16::try_from(width(&text)).unwrap_or(u16::MAX);
             let at = Rect { x: left, width: columns, ..area }.intersection(area);
             let style = match pane == self.pane {
@@ -109,9 +115,13 @@ impl App {
             self.targets.push((at, Target::Pane(pane)));
             left = left.saturating_add(columns + 1).min(area.right());
         }
-        if !self.filter.is_empty() && self.typing.is_none() {
-            let text = row(&paint(BOLD, format_args!("/{} ", escape::line(&self.filter))));
-            frame.render_widget(text.right_aligned(), area);
+        let filter = Some(format!("/{}  ", escape::line(&self.filter)));
+        let filter = filter.filter(|_| !self.filter.is_empty() && self.typing.is_none()).unwrap_or_default();
+        let place = self.place().map(|(at, of)| format!("{} of {of} ", at + 1)).unwrap_or_default();
+        let right = cut(&format!("{filter}{place}"), Some(usize::from(area.right().saturating_sub(left))));
+        let text = format!("{}{}", paint(BOLD, &filter), paint(DIM, &place));
+        if right == format!("{filter}{place}") {
+            frame.render_widget(row(&text).right_aligned(), area);
         }
     }
 
@@ -134,15 +144,11 @@ impl App {
     }
 
     fn keys(&self, columns: usize) -> Line<'static> {
-        let (mut line, mut taken) = (String::from(" "), 1);
-        for (key, what) in self.hints() {
-            taken += width(key) + width(what) + 3;
-            if taken > columns + 2 {
-                break;
-            }
-            line.push_str(&format!("{} {}  ", paint(BOLD, key), paint(DIM, what)));
-        }
-        row(&line)
+        let fits = |hints: &[(&str, &str)]| {
+            hints.iter().map(|(key, what)| width(key) + width(what) + 3).sum::<usize>() <= columns + 1
+        };
+        let hint = |(key, what)| format!(" {} {} ", paint(BOLD, key), paint(DIM, what));
+        row(&self.all_hints(fits).into_iter().map(hint).collect::<String>())
     }
 
     /// Notes that the age of something is on the screen, and returns it for people.
@@ -155,6 +161,7 @@ impl App {
 impl Overlay {
     fn draw(&mut self, frame: &mut Frame<'_>, area: Rect) {
         let [heading, rest] = Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(area);
+        let rest = inset(rest);
         self.pager.set(&self.title, &self.text, usize::from(rest.width));
         self.pager.draw(frame, rest);
         let (_, below) = self.pager.lines();
@@ -175,8 +182,12 @@ fn header(scene: &Scene<'_>, columns: usize) -> Line<'static> {
         (Group::Working, "working"),
         (Group::Idle, "idle"),
     ];
+    let is_narrow = taken + 60 > columns;
     for (group, what) in groups {
-        let text = format!("{} {} {what}", glyph(group), count(group));
+        let text = match is_narrow {
+            true => format!("{}{}", glyph(group), count(group)),
+            false => format!("{} {} {what}", glyph(group), count(group)),
+        };
         taken += width(&text) + 2;
         if taken > columns {
             break;
@@ -226,6 +237,11 @@ fn more(below: usize) -> String {
     if below == 0 { String::new() } else { count(below, "more line") }
 }
 
+/// Leaves room before a text: it begins where its heading does.
+fn inset(area: Rect) -> Rect {
+    Rect { x: area.x + 1.min(area.width), width: area.width.saturating_sub(1), ..area }
+}
+
 /// Divides an area into a list, which takes what it needs, and the text beside or below it.
 fn beside(area: Rect, lines: usize) -> [Rect; 2] {
     if area.width >= WIDE {
@@ -234,6 +250,9 @@ fn beside(area: Rect, lines: usize) -> [Rect; 2] {
                 .areas(area);
         let _: Rect = gap;
         return [list, text];
+    }
+    if area.height < LOW {
+        return [area, Rect { height: 0, y: area.bottom(), ..area }];
     }
     let least = area.height.saturating_sub(7).max(area.height / 2);
     let height = u16::try_from(lines).unwrap_or(u16::MAX).min(least).max(1);

@@ -42,33 +42,36 @@ Tasks
 Feed
   Enter            the whole text, with all steps of a request
 
+▌ is where you are, ✉ counts unread messages, ⊘ is a closed gate: it may
+only read until its plan is approved.
 Text that you type ends with Enter; Alt-Enter begins another line, Esc
 leaves it. A click selects, the wheel scrolls.
 ";
 
 impl App {
-    /// Returns the keys that are of use now, and what each does.
-    pub(super) fn hints(&self) -> &'static [(&'static str, &'static str)] {
-        const PLAN: &[(&str, &str)] = &[
-            ("a", "approve"),
-            ("r", "reject"),
-            ("J K", "scroll"),
-            ("s", "send"),
-            ("⏎", "open"),
-            ("⇥", "next pane"),
-            ("?", "help"),
-            ("q", "quit"),
-        ];
-        const MEMBER: &[(&str, &str)] = &[
-            ("⏎", "open"),
-            ("s", "send"),
-            ("i", "interrupt"),
-            ("x", "shut down"),
-            ("n", "spawn"),
-            ("⇥", "next pane"),
-            ("?", "help"),
-            ("q", "quit"),
-        ];
+    /// Returns the keys that are of use now, and what each does; what is not listed, the help tells.
+    pub(super) fn all_hints(
+        &self,
+        fits: impl Fn(&[(&'static str, &'static str)]) -> bool,
+    ) -> Vec<(&'static str, &'static str)> {
+        let mut hints = self.hints().to_vec();
+        if self.typing.is_none() && self.question.is_none() && self.overlay.is_none() {
+            hints.extend([("⇥", "next pane"), ("?", "help"), ("q", "quit")]);
+        }
+        while !fits(&hints)
+            && let Some(at) = hints.iter().rposition(|(key, _)| *key != "?")
+        {
+            hints.remove(at);
+        }
+        hints
+    }
+
+    /// Returns the keys that are of use now and not always, and what each does.
+    fn hints(&self) -> &'static [(&'static str, &'static str)] {
+        const PLAN: &[(&str, &str)] =
+            &[("a", "approve"), ("r", "reject"), ("J K", "scroll"), ("s", "send"), ("⏎", "open")];
+        const MEMBER: &[(&str, &str)] =
+            &[("⏎", "open"), ("s", "send"), ("i", "interrupt"), ("x", "shut down"), ("n", "spawn")];
         match (&self.typing, &self.question, &self.overlay, self.pane) {
             (Some((Purpose::Filter, _)), ..) => &[("⏎", "keep"), ("Esc", "show all")],
             (Some(_), ..) => &[("⏎", "send"), ("Alt-⏎", "another line"), ("Esc", "leave it")],
@@ -77,34 +80,14 @@ impl App {
             (.., Pane::Team) if self.showing.is_some() => PLAN,
             (.., Pane::Team) => MEMBER,
             (.., Pane::Requests) if self.showing.is_some() => &PLAN[..3],
-            (.., Pane::Requests) => &[("J K", "scroll"), ("⇥", "next pane"), ("?", "help"), ("q", "quit")],
-            (.., Pane::Tasks) => &[
-                ("⏎", "open"),
-                ("a", "add"),
-                ("t", "try again"),
-                ("c", "cancel"),
-                ("h l", "column"),
-                ("⇥", "next pane"),
-                ("?", "help"),
-                ("q", "quit"),
-            ],
-            (.., Pane::Feed) => &[
-                ("⏎", "open"),
-                ("/", "filter"),
-                ("G", "follow"),
-                ("⇥", "next pane"),
-                ("?", "help"),
-                ("q", "quit"),
-            ],
-            (.., Pane::Conversation) => &[
-                ("⏎", "send"),
-                ("i", "interrupt"),
-                ("o", "unfold"),
-                ("x", "shut down"),
-                ("Esc", "team"),
-                ("?", "help"),
-                ("q", "quit"),
-            ],
+            (.., Pane::Requests) => &[("J K", "scroll")],
+            (.., Pane::Tasks) => {
+                &[("⏎", "open"), ("a", "add"), ("t", "try again"), ("c", "cancel"), ("h l", "column")]
+            }
+            (.., Pane::Feed) => &[("⏎", "open"), ("/", "filter"), ("G", "follow")],
+            (.., Pane::Conversation) => {
+                &[("⏎", "send"), ("i", "interrupt"), ("o", "unfold"), ("x", "shut down"), ("Esc", "team")]
+            }
         }
     }
 }

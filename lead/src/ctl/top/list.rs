@@ -30,6 +30,11 @@ impl<K: Clone + PartialEq> List<K> {
         self.keys.iter().position(|key| Some(key) == self.selected.as_ref())
     }
 
+    /// Returns its place, and how many entries there are.
+    pub(super) fn place(&self) -> Option<(usize, usize)> {
+        Some((self.at()?, self.keys.len()))
+    }
+
     /// Returns the key of the selected entry.
     pub(super) fn selected(&self) -> Option<&K> {
         self.selected.as_ref()

@@ -63,7 +63,7 @@ pub(in crate::ctl) fn standing(task: &Task, blocked_by: &str) -> (String, Group)
         TaskStatus::Pending if task.stalled.is_some() => (task.held_up().unwrap_or_default(), Group::Stuck),
         TaskStatus::Pending => {
             let whom = task.reserved_for.as_ref().map(|whom| format!("for {whom}"));
-            (whom.unwrap_or_default() + &attempts, Group::Ended)
+            (whom.unwrap_or_else(|| "unclaimed".to_owned()) + &attempts, Group::Ended)
         }
         TaskStatus::InProgress => (owner + &attempts, Group::Working),
         TaskStatus::InReview => match task.held_up() {

@@ -33,6 +33,14 @@ pub(in crate::ctl) struct Row<'r> {
     pub(in crate::ctl) resources: Option<Resources>,
 }
 
+impl Row<'_> {
+    /// Says what it does or waits for; the id of its request stands beside the text of that.
+    pub(in crate::ctl) fn what(&self) -> &str {
+        let what = self.standing.what.as_str();
+        self.request.and_then(|it| what.strip_prefix(it.request_id.as_str())).map_or(what, str::trim_start)
+    }
+}
+
 /// Looks at members, of which these run, but not into their inboxes.
 pub(in crate::ctl) fn rows<'r>(
     shown: impl IntoIterator<Item = &'r RosterMember>,

@@ -108,7 +108,8 @@ fn lifelines(steps: &[&Step], most: usize) -> (Vec<String>, Option<usize>) {
         }
         *count += 1;
     }
-    if first.len() <= most {
+    // The lifeline of all others would be that of the only other one.
+    if first.len() <= most + 1 {
         return (first.into_iter().map(str::to_owned).collect(), None);
     }
     let mut by_count: Vec<&str> = first[1..].to_vec();
@@ -157,6 +158,8 @@ mod tests {
         assert_eq!(places[..4], [1, 2, 13, 13]);
         let labels = [&sequence.events[0].label, &sequence.events[2].label];
         assert_eq!(labels, ["hi", "lead → w2: hi"]);
+        let few = Sequence::of(&steps[..3], (EVENTS, 3));
+        assert_eq!(few.lifelines, ["lead", "w0", "w1", "w2"], "no lane is called `1 others`");
         assert_eq!(Sequence::of(&steps, (EVENTS, 2)).lifelines, ["lead", "w0", "19 others"]);
         let only_last = Sequence::of(&vec![said("user", "lead", "x"); EVENTS + 3], (EVENTS, LIFELINES));
         assert_eq!((only_last.earlier, only_last.events.len()), (3, EVENTS));

@@ -319,10 +319,7 @@ fn count(team: &Team) -> f64 {
 
 fn member(row: &Row<'_>) -> Value {
     let (member, standing) = (row.member, &row.standing);
-    // The card of the request has its id.
-    let without_id = row.request.and_then(|it| standing.what.strip_prefix(it.request_id.as_str()));
-    let what = without_id.map_or(standing.what.as_str(), str::trim_start);
-    json!({"name": member.name, "role": line(&member.role), "word": standing.word, "what": line(what),
+    json!({"name": member.name, "role": line(&member.role), "word": standing.word, "what": line(row.what()),
         "since": standing.since, "tokens": (!member.usage.is_nothing()).then(|| tokens::count(member.usage.billed())),
         "cost": row.cost.map(|cost| cost.to_string())})
 }

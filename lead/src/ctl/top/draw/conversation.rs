@@ -3,7 +3,7 @@
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 
-use super::{Scene, more, rule};
+use super::{Scene, inset, more, rule};
 use crate::ctl::chat::markdown;
 use crate::ctl::escape;
 use crate::ctl::grouping::Group;
@@ -17,6 +17,7 @@ use crate::ctl::view::{Conversation, Part, Row};
 impl App {
     pub(super) fn conversation(&mut self, frame: &mut Frame<'_>, scene: &Scene<'_>, area: Rect) {
         let [heading, rest] = Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(area);
+        let rest = inset(rest);
         let Some(conversation) = scene.conversation else {
             rule(frame, heading, "select a teammate in the pane Team", "");
             return;
@@ -42,6 +43,7 @@ impl App {
         conversation: &Conversation<'_>,
         area: Rect,
     ) {
+        let area = inset(area);
         let (columns, room) = (usize::from(area.width), usize::from(area.height));
         let lines = wrapped(&text(conversation, room, (false, columns)), columns);
         let last = lines.len().saturating_sub(room);

@@ -4,7 +4,7 @@ use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use teamd_shared::request::{Answerer, Request};
 
-use super::{Scene, beside, more, rule};
+use super::{Scene, beside, inset, more, rule};
 use crate::ctl::escape;
 use crate::ctl::grouping::{Group, headline};
 use crate::ctl::output::paint;
@@ -13,6 +13,9 @@ use crate::ctl::table::width;
 use crate::ctl::top::app::{App, Target};
 use crate::ctl::top::text::{cell, row, wrapped};
 use crate::ctl::view::pending;
+
+/// The most columns that a name has.
+const NAME: usize = 16;
 
 impl App {
     pub(super) fn requests(&mut self, frame: &mut Frame<'_>, scene: &Scene<'_>, area: Rect) {
@@ -29,11 +32,12 @@ impl App {
         let room = usize::from(list.height);
         let at = self.requests.at().unwrap_or(0);
         let top = self.requests.scroll(at, requests.len(), room);
+        let widest = requests.iter().map(|it| width(it.member())).max().unwrap_or(0).min(NAME);
         for (y, request) in (list.y..).zip(requests.iter().skip(top).take(room)) {
             let line = Rect { y, height: 1, ..list };
             let is_selected = self.requests.selected() == Some(&request.request_id);
             let age = self.age(request.created_at, scene.now);
-            frame.render_widget(row(&entry(request, &age, is_selected, list.width.into())), line);
+            frame.render_widget(row(&entry(request, &age, (is_selected, widest), list.width.into())), line);
             self.targets.push((line, Target::Request(request.request_id.clone())));
         }
         if let Some(request) = requests.get(at) {
@@ -54,6 +58,7 @@ impl App {
         };
         let lines = asked.lines().count();
         let text = format!("{}{answer}", escape::text(asked.trim_end()));
+        let rest = inset(rest);
         self.request.set(request.request_id.as_str(), &text, usize::from(rest.width));
         self.request.draw(frame, rest);
         let (_, below) = self.request.lines();
@@ -65,7 +70,7 @@ impl App {
     }
 }
 
-fn entry(request: &Request, age: &str, is_selected: bool, columns: usize) -> String {
+fn entry(request: &Request, age: &str, (is_selected, name): (bool, usize), columns: usize) -> String {
     let style = match request.kind.rules().answered_by {
         Answerer::Lead => Group::NeedsYou.style(),
         Answerer::Member => DIM,
@@ -73,7 +78,7 @@ fn entry(request: &Request, age: &str, is_selected: bool, columns: usize) -> Str
     let mark = if is_selected { paint(Group::Working.style().bold(), "▌") } else { " ".to_owned() };
     let front = format!(
         "{mark} {} {} {} {:>4}  ",
-        cell(BOLD, request.member(), 16),
+        cell(BOLD, request.member(), name),
         cell(style, request.kind.noun(), 10),
         cell(DIM, &request.request_id, 8),
         age

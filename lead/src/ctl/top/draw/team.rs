@@ -81,7 +81,10 @@ impl App {
             let place = Rect { y, height: 1, ..area };
             let columns = usize::from(area.width);
             let text = match line {
-                Line::Heading(group, count) => heading(*group, *count, columns),
+                Line::Heading(group, count) => {
+                    let titles = if wide && y == area.y { titles(has_usage) } else { String::new() };
+                    heading(*group, *count, columns, &titles)
+                }
                 Line::Folded(names) => paint(DIM, cut(&format!(" {names}  (e shows them)"), Some(columns))),
                 Line::Row(at) => {
                     let row = &scene.rows[*at];
@@ -92,7 +95,7 @@ impl App {
                     let front = front(row, &age, (selected, name));
                     let right = match wide {
                         true => facts(row, &side, memory, has_usage.then_some(scene.now)),
-                        false => format!(" {}", cell(BOLD, unread(&side), 4)),
+                        false => format!(" {}", cell(BOLD, unread(&side), 5)),
                     };
                     let room = columns.saturating_sub(width(&front) + width(&right));
                     format!("{front}{}{right}", cell(what_style(row, selected), what(row), room))
@@ -136,10 +139,16 @@ fn lines(rows: &[Row<'_>], shows_ended: bool) -> Vec<Line> {
     lines
 }
 
-fn heading(group: Group, count: usize, columns: usize) -> String {
+fn heading(group: Group, count: usize, columns: usize, titles: &str) -> String {
     let title = format!(" {} {} {count} ", glyph(group), group.title());
-    let dashes = "─".repeat(columns.saturating_sub(width(&title)));
-    format!("{}{}", paint(group.style().bold(), title), paint(DIM, dashes))
+    let dashes = "─".repeat(columns.saturating_sub(width(&title) + width(titles)));
+    format!("{}{}", paint(group.style().bold(), title), paint(DIM, dashes + titles))
+}
+
+/// Names what stands at the right end where there is room, as [`facts`] writes it.
+fn titles(has_usage: bool) -> String {
+    let usage = format!(" {:>6} {:>6} {:<SLOTS$}", "tokens", "cost", "last 8 min");
+    format!(" {:<10} {:<5}   {:>6}{}", "role", "mail", "memory", if has_usage { &usage } else { "" })
 }
 
 fn front(row: &Row<'_>, age: &str, (selected, name): (bool, usize)) -> String {
@@ -153,9 +162,9 @@ fn front(row: &Row<'_>, age: &str, (selected, name): (bool, usize)) -> String {
 fn what(row: &Row<'_>) -> String {
     match row.member.restarts {
         restarts if restarts > 0 && row.standing.group == Group::Working => {
-            format!("restarted {restarts}×; {}", row.standing.what)
+            format!("restarted {restarts}×; {}", row.what())
         }
-        _ => row.standing.what.clone(),
+        _ => row.what().to_owned(),
     }
 }
 
@@ -170,7 +179,7 @@ fn what_style(row: &Row<'_>, selected: bool) -> Style {
 fn unread(side: &Side) -> String {
     match side.unread {
         Some(0) => String::new(),
-        Some(unread) => format!("✉{unread}"),
+        Some(unread) => format!("✉{}", tokens::count(unread)),
         None => "✉?".to_owned(),
     }
 }
@@ -195,7 +204,7 @@ fn facts(row: &Row<'_>, side: &Side, memory: Option<u64>, now: Option<f64>) -> S
     format!(
         " {} {} {} {}{}",
         cell(DIM, &member.role, 10),
-        cell(BOLD, unread(side), 4),
+        cell(BOLD, unread(side), 5),
         if member.gate == Gate::Closed { paint(Group::NeedsYou.style(), "⊘") } else { " ".to_owned() },
         cell(DIM, format_args!("{memory:>6}"), 6),
         usage.unwrap_or_default()

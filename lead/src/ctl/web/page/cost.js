@@ -49,7 +49,7 @@ export const cost = {
     element.append(all, members.box, tasks.box, empty, reading);
     const draw = () => {
       empty.hidden = state.members.length > 0;
-      all.hidden = !state.all.length;
+      all.hidden = !state.members.length;
       const highest = highestOf(state.all);
       graph.replaceChildren(chart(state.all, highest, [960, 120], `Tokens of the team over time, at most ${number(highest)} in one part`));
       times.replaceChildren(h('span', {}, clock(state.from)), h('span', {}, `highest bar: ${number(highest)} tokens`), h('span', {}, clock(state.to)));

@@ -76,7 +76,7 @@ async function follow(query, event, signal) {
   }
 }
 
-const PILLS = [['need', '●', 'need you'], ['bad', '▲', 'stuck'], ['work', '◐', 'at work'], ['', '○', 'idle']];
+const PILLS = [['need', '●', 'need you'], ['bad', '▲', 'stuck'], ['work', '◐', 'working'], ['', '○', 'idle']];
 
 function head(state) {
   const counts = state.groups.map((group) => group.count);

@@ -7,7 +7,6 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -34,9 +33,6 @@ const OPEN: &str = "open";
 /// How often a gate is tried to be closed, before the agent itself is in its way for good: an open file of a shell that appends a
 /// line is closed again at once.
 const TRIES: u32 = 50;
-
-/// How long the setting of mounts may take.
-const SET_WITHIN: Duration = Duration::from_secs(5);
 
 /// How long the end of one process is waited for.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -116,14 +112,7 @@ impl<'a> LiveGate<'a> {
         for (path, mounted) in which {
             program.arg(mounted.flags.bits().to_string()).arg(path);
         }
-        let mut helper = program.stdin(File::open(format!("/proc/{}/ns/mnt", self.init))?).spawn()?;
-        // It stands in the pid namespace of the agent, which may stop it where no Landlock keeps signals inside.
-        let is_done = ends_within(SET_WITHIN, &pidfd_open(Pid::from_child(&helper), PidfdFlags::empty())?)?;
-        if !is_done {
-            helper.kill()?;
-        }
-        helper.wait()?;
-        if is_done { Ok(()) } else { Err(io::ErrorKind::TimedOut.into()) }
+        program.stdin(File::open(format!("/proc/{}/ns/mnt", self.init))?).status().map(drop)
     }
 
     /// Ends all that hold a file of these mounts open for writing, but for the agent, and waits for their end.
@@ -141,16 +130,11 @@ impl<'a> LiveGate<'a> {
             tracing::info!(
                 "process {process} is ended: it held a file open for writing when the gate closed"
             );
-            ends_within(PATIENCE, &held)?;
+            let patience = Timespec::try_from(PATIENCE).map_err(io::Error::other)?;
+            poll(&mut [PollFd::new(&held, PollFlags::IN)], Some(&patience))?;
         }
         Ok(())
     }
-}
-
-/// Waits for the end of a process, as long as that may take; tells whether it has ended.
-fn ends_within(patience: Duration, process: &OwnedFd) -> io::Result<bool> {
-    let patience = Timespec::try_from(patience).map_err(io::Error::other)?;
-    Ok(poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&patience))? > 0)
 }
 
 /// Sets mounts: the whole program behind the hidden subcommand. Its standard input is the mount namespace.

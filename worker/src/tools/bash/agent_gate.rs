@@ -2,10 +2,17 @@
 //!
 //! It counts as open from the moment in which the shim is told to open it, and as closed when the shim says that it is.
 
+use std::time::Duration;
+
 use teamd_shared::member::Gate;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use crate::shim::{CLOSE_GATE, GateSet, OPEN_GATE};
+
+/// How long a shim may take to set the gate. What it starts for that stands in the pid namespace of the agent, which can stop it
+/// there where no Landlock keeps signals inside.
+const SET_WITHIN: Duration = Duration::from_secs(10);
 
 /// The toolbox's end.
 #[derive(Debug)]
@@ -76,6 +83,7 @@ pub(super) struct AgentGate {
     /// What the shim was told last, and how many answers it owes.
     told: Gate,
     due: u32,
+    due_by: Option<Instant>,
     has_ended_it: bool,
 }
 
@@ -84,7 +92,16 @@ pub(super) fn pair(gate: Gate, is_live: bool) -> (GateHandle, AgentGate) {
     let (wants, wanted) = watch::channel(gate);
     let (holds, held) = watch::channel(Some(gate));
     let (sets, set) = watch::channel(Some(gate));
-    let side = AgentGate { wanted, held: holds, set: sets, is_live, told: gate, due: 0, has_ended_it: false };
+    let side = AgentGate {
+        wanted,
+        held: holds,
+        set: sets,
+        is_live,
+        told: gate,
+        due: 0,
+        due_by: None,
+        has_ended_it: false,
+    };
     (GateHandle { wanted: wants, held, set }, side)
 }
 
@@ -108,6 +125,7 @@ impl AgentGate {
             self.held.send_replace(Some(Gate::Open));
         }
         (self.told, self.due) = (wanted, self.due + 1);
+        self.due_by = Some(Instant::now() + SET_WITHIN);
         Some(if wanted == Gate::Open { OPEN_GATE } else { CLOSE_GATE })
     }
 
@@ -117,6 +135,7 @@ impl AgentGate {
             let Ok(GateSet { gate }) = serde_json::from_slice(&heard[..end]) else { return };
             heard.drain(..=end);
             self.due = self.due.saturating_sub(1);
+            self.due_by = self.due_by.filter(|_| self.due > 0);
             if self.due == 0 && gate == self.told {
                 self.held.send_replace(Some(gate));
                 self.set.send_replace(Some(gate));
@@ -128,6 +147,11 @@ impl AgentGate {
     #[cfg(test)]
     pub(super) fn try_wanted(&mut self) -> Option<Gate> {
         self.wanted.has_changed().is_ok_and(|changed| changed).then(|| *self.wanted.borrow_and_update())
+    }
+
+    /// Returns when the shim must have answered, if it owes an answer.
+    pub(super) fn due_by(&self) -> Option<Instant> {
+        self.due_by
     }
 
     /// The agent is ended because its gate closes.

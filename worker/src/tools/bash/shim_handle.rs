@@ -4,6 +4,7 @@
 //! this process is what a killed shim has left, and is ended.
 
 use std::fs::File;
+use std::future::pending;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::process::{Child, Command, Stdio};
@@ -132,22 +133,43 @@ impl ShimHandle {
 
     async fn ended_in_time(&mut self) -> Report {
         loop {
-            let Some(deadline) = self.deadline else { return self.gone().await };
+            let gate_due = self.gate.as_ref().and_then(AgentGate::due_by).filter(|_| !self.asked);
+            let next = self.deadline.into_iter().chain(gate_due).min();
+            let is_over = async {
+                match next {
+                    Some(next) => sleep_until(next).await,
+                    None => pending().await,
+                }
+            };
             tokio::select! {
-                report = self.gone() => return report,
-                () = sleep_until(deadline) => self.end(),
+                report = self.gone() => {
+                    if let Some(report) = report {
+                        return report;
+                    }
+                }
+                () = is_over => self.is_late(Instant::now()),
             }
         }
     }
 
-    async fn gone(&mut self) -> Report {
+    fn is_late(&mut self, now: Instant) {
+        let has_passed = |due: Option<Instant>| due.is_some_and(|due| due <= now);
+        let late_gate = self.gate.as_mut().filter(|gate| !self.asked && has_passed(gate.due_by()));
+        let is_gate = late_gate.map(AgentGate::ends_it).is_some();
+        if is_gate || has_passed(self.deadline) {
+            self.end();
+        }
+    }
+
+    /// Returns what has become of the command; none when another gate was asked for: that has a deadline of its own.
+    async fn gone(&mut self) -> Option<Report> {
         while !self.closed {
             let mut bytes = [0; 1024];
             let read = tokio::select! {
                 read = self.channel.read(&mut bytes) => read,
                 gate = agent_gate::wanted(&mut self.gate) => {
                     self.set_gate(gate);
-                    continue;
+                    return None;
                 }
             };
             match read {
@@ -169,11 +191,11 @@ impl ShimHandle {
         let report: Report = report.unwrap_or_else(|| Report::new(ExitCause::ShimLost));
         // One that failed may have left its command, as one that was killed has.
         if !matches!(report.cause, ExitCause::Failed | ExitCause::ShimLost) {
-            return report;
+            return Some(report);
         }
         loop {
             match sweep_orphans() {
-                Swept::Nothing => return report,
+                Swept::Nothing => return Some(report),
                 Swept::Gone => {}
                 Swept::Dying => {
                     self.child_ended.recv().await;

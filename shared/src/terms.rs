@@ -16,7 +16,7 @@ use schemars::JsonSchema;
 use serde::ser::SerializeStruct;
 use serde::{Deserialize, Serialize, Serializer};
 
-pub use agent::{Agent, AgentProgram, BUILT_IN, GATEWAY_PORT, MAX_PORTS, Protocol};
+pub use agent::{Agent, AgentProgram, BUILT_IN, GATEWAY_PORT, MAX_PORTS, Protocol, Published, Version};
 pub use patch::{SandboxPatch, TermsPatch};
 
 use crate::checkout::Checkout;

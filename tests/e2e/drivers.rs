@@ -64,6 +64,7 @@ scenarios! {
     the_lead_agent_is_one_with_the_tools_of_a_lead
     an_agent_that_cannot_begin_is_an_error_of_spawn
     a_question_of_the_agent_is_a_request_that_a_person_answers
+    a_question_is_over_when_the_agent_has_ended
 }
 
 /// A team whose agents are these stubs; none without Python.
@@ -255,23 +256,31 @@ fn a_killed_agent_goes_on_with_its_session_and_is_told_nothing_twice(stub: &Stub
 }
 
 fn a_session_that_is_gone_is_begun_anew_and_told_so(stub: &Stub) {
-    let Some(team) = team_of(&[stub], LIVE) else { return };
-    spawn(&team, stub, &["--prompt", "say first-words"]);
-    team.until_finished("carol", 1);
-    team.send("carol", "$ echo once >> runs; touch ready; until [ -e go ]; do sleep 0.01; done");
-    team.until("the command", || team.made("ready"));
-    let remove = format!("rm $HOME/.local/state/teamd/agents/*/carol/{}", stub.sessions);
-    assert!(team.command("bash", ["-c", &remove]).status().unwrap().success());
-    team.write("go", "");
-    signal(agent_of(&team), Signal::SIGKILL);
-    team.until_finished("carol", 2);
-    assert_eq!(team.text("runs"), "once\nonce\n", "its work is told anew");
-    let kept = session(&team, stub);
-    assert!(kept.contains("session is gone") && kept.contains("[answered] first-words"), "{kept}");
-    assert_eq!(runs(&team, "say third")["content"], "third");
-    let kept = session(&team, stub);
-    let told = kept.lines().filter(|line| line.contains("\"user\"") && line.contains("session is gone"));
-    assert_eq!(told.count(), 1, "{kept}");
+    for (breaks, kills_worker) in [("rm", false), ("echo damaged >>", false), ("echo damaged >>", true)] {
+        let Some(team) = team_of(&[stub], LIVE) else { return };
+        spawn(&team, stub, &["--prompt", "say first-words"]);
+        team.until_finished("carol", 1);
+        team.send("carol", "$ echo once >> runs; touch ready; until [ -e go ]; do sleep 0.01; done");
+        team.until("the command", || team.made("ready"));
+        let broken = format!(
+            "for file in $HOME/.local/state/teamd/agents/*/carol/{}; do {breaks} $file; done",
+            stub.sessions
+        );
+        assert!(team.command("bash", ["-c", &broken]).status().unwrap().success());
+        team.write("go", "");
+        signal(if kills_worker { team.pid("carol") } else { agent_of(&team) }, Signal::SIGKILL);
+        team.until_finished("carol", 2);
+        assert_eq!(team.text("runs"), "once\nonce\n", "its work is told anew");
+        let kept = session(&team, stub);
+        assert!(kept.contains("session is gone") && kept.contains("[answered] first-words"), "{kept}");
+        assert_eq!(runs(&team, "say third")["content"], "third");
+        let kept = session(&team, stub);
+        let told = kept.lines().filter(|line| line.contains("\"user\"") && line.contains("session is gone"));
+        assert_eq!(told.count(), 1, "{kept}");
+        let recorded =
+            team.file("transcript/carol.jsonl").matches("could not go on with its session").count();
+        assert_eq!(recorded, usize::from(breaks != "rm"), "{breaks} {kills_worker}");
+    }
 }
 
 fn what_an_agent_does_wrong_fails_a_piece_of_work_at_most(stub: &Stub) {
@@ -286,6 +295,9 @@ fn what_an_agent_does_wrong_fails_a_piece_of_work_at_most(stub: &Stub) {
         // It ends, and goes on with its session.
         ("half", "done"),
         ("die", "done"),
+        // It lives on, and is ended.
+        ("closes", "done"),
+        ("untold", "done"),
     ] {
         let told = runs(&team, order);
         assert_eq!(told["idle_reason"], "available", "{order}: {told}");
@@ -297,9 +309,7 @@ fn what_an_agent_does_wrong_fails_a_piece_of_work_at_most(stub: &Stub) {
     assert!(failed["content"].as_str().unwrap().contains("status 529"), "{failed}");
     team.until("status to say so", || team.teamctl(["status"]).ok().stdout.contains("failed"));
     // Interrupted, it ends its turn; only one that does not obey is ended itself.
-    for (order, is_same) in
-        [("hang", true), ("$ touch begun; sleep 600", true), ("deaf", false), ("closes", false)]
-    {
+    for (order, is_same) in [("hang", true), ("$ touch begun; sleep 600", true), ("deaf", false)] {
         let (before, agent) = (team.notices("carol").len(), agent_of(&team));
         team.send("carol", order);
         team.wait_for("carol", "working");
@@ -412,6 +422,22 @@ fn a_question_of_the_agent_is_a_request_that_a_person_answers(stub: &Stub) {
     }
 }
 
+/// It will not hear the answer: it goes on without one.
+fn a_question_is_over_when_the_agent_has_ended(stub: &Stub) {
+    for layers in SETS {
+        let Some(team) = team_of(&[stub], layers) else { return };
+        spawn(&team, stub, &["--permissions", "ask", "--prompt", "$ echo yes > first"]);
+        team.wait_for("carol", "awaiting_approval");
+        signal(agent_of(&team), Signal::SIGKILL);
+        team.until_finished("carol", 1);
+        assert_eq!(team.notices("carol").pop().unwrap()["idle_reason"], "available", "{layers}");
+        assert!(!team.made("first") && session(&team, stub).contains("may have run"), "{layers}");
+        let open = team.teamctl(["--json", "requests"]).ok().json();
+        let statuses: Vec<_> = open.as_array().unwrap().iter().map(|it| it["status"].clone()).collect();
+        assert_eq!(statuses, ["expired"], "{layers}");
+    }
+}
+
 #[test]
 fn a_question_that_is_not_answered_in_time_is_refused_and_an_approval_can_end_them() {
     let Some(team) = team_of(&[&CLAUDE], LIVE) else { return };
@@ -455,6 +481,11 @@ fn an_agent_that_cannot_begin_is_an_error_of_spawn(stub: &Stub) {
         let log = team.file("log/carol.log");
         assert!(log.contains(told), "{command}: {log}");
     }
+    let Some(team) = team_of(&[stub], LIVE) else { return };
+    team.write("version", "0.1.9");
+    team.teamctl(["spawn", "carol", "--agent", stub.agent, "--restart", "never"]).exits(1);
+    let log = team.file("log/carol.log");
+    assert!(log.contains("version 0.1.9 is too old") && log.contains("npm install -g"), "{log}");
 }
 
 /// One of each kind: every one submits work of its own, and gives the next one its work.

@@ -99,6 +99,9 @@ impl Job {
             return Ok(Report::new(cause));
         }
         let (process, init) = self.start().map_err(cannot("start the command"))?;
+        if self.order.agent.is_some() {
+            give_up_output().map_err(cannot("close the output of the agent"))?;
+        }
         let namespaces = self.order.policy.as_ref().map_or(Namespaces::None, |it| it.layers.namespaces);
         // Beside the command there is the sandbox init, where it stays.
         let stays = usize::from(namespaces != Namespaces::None);
@@ -141,6 +144,11 @@ fn spawn(mut command: Command) -> io::Result<Pid> {
     // The command holds the writing end of what the shim reads to its end: it is closed here.
     drop(command);
     Ok(Pid::from_child(&started?))
+}
+
+/// Gives up its own copy of what the agent writes to: that ends when the agent closes it.
+fn give_up_output() -> io::Result<()> {
+    Ok(rustix::stdio::dup2_stderr(std::fs::File::open("/dev/null")?)?)
 }
 
 /// Makes this process what a shim has to be, before it starts anything.

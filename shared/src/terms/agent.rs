@@ -131,6 +131,21 @@ impl Protocol {
         }
     }
 
+    /// Returns what is known of the agent behind it; none if that is a program of the user's own.
+    pub const fn published(self) -> Option<Published> {
+        match self {
+            Self::Run => None,
+            Self::Claude => Some(Published {
+                package: "@anthropic-ai/claude-code",
+                tested: [Version([2, 1, 290]), Version([2, 1, 332])],
+            }),
+            Self::Codex => Some(Published {
+                package: "@openai/codex",
+                tested: [Version([0, 150, 0]), Version([0, 169, 0])],
+            }),
+        }
+    }
+
     /// Returns its name, as it is written.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -138,6 +153,44 @@ impl Protocol {
             Self::Claude => "claude",
             Self::Codex => "codex",
         }
+    }
+}
+
+/// An agent that others publish.
+#[derive(Debug, Clone, Copy)]
+pub struct Published {
+    /// Its package.
+    pub package: &'static str,
+    /// The oldest and the newest version that `scripts/test-agents` has driven.
+    pub tested: [Version; 2],
+}
+
+impl Published {
+    /// Says that a version is too old, and what to do; none if it is not.
+    pub fn too_old(&self, version: Version) -> Option<String> {
+        let Self { package, tested: [oldest, _] } = self;
+        (version < *oldest).then(|| {
+            format!("version {version} is too old: {oldest} is needed; `npm install -g {package}` updates it")
+        })
+    }
+}
+
+/// A version: the three numbers of it that count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Version(pub [u32; 3]);
+
+impl Version {
+    /// Reads `2.1.330` and `0.169.0-linux-x64`.
+    pub fn read(text: &str) -> Option<Self> {
+        let mut numbers = text.split(['.', '-', '+', ' ']).map_while(|number| number.parse().ok());
+        Some(Self([numbers.next()?, numbers.next()?, numbers.next()?]))
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self([major, minor, patch]) = self;
+        write!(f, "{major}.{minor}.{patch}")
     }
 }
 

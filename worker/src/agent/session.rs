@@ -20,6 +20,7 @@ use crate::agent::mailbox::Consumed;
 use crate::agent::outbox::Outbox;
 use crate::agent::transcript::{Transcript, TranscriptError};
 use crate::core::state::{End, Step};
+use crate::core::submission::{Asks, Submission};
 use crate::model::Model;
 use crate::tools::spawn_teammate::Spawner;
 use crate::tools::{Caller, Toolbox, Tools, team};
@@ -62,7 +63,7 @@ impl<T: Tools> Session<T> {
                     let until = self
                         .flush_notices()
                         .map_or(until, |retry| Some(until.map_or(retry, |at| at.min(retry))));
-                    self.dispatcher.serve(until).await;
+                    self.serve(until).await?;
                 }
                 Step::TakeIn => drop(self.consume()?),
                 Step::Show { request_id, reason } => self.record(Event::Asked { request_id, reason })?,
@@ -85,12 +86,33 @@ impl<T: Tools> Session<T> {
     /// # Errors
     /// Why it does not. Fits behind "error: ".
     pub(crate) async fn await_agent(&mut self) -> Result<(), String> {
-        self.start_agent().await?;
-        let Some(agent) = self.model.agent() else { return Ok(()) };
-        let ready = tokio::time::timeout(READY, agent.ready()).await;
-        ready
-            .unwrap_or_else(|_| Err(format!("it does not say within {} s that it is ready", READY.as_secs())))
-            .map_err(|why| format!("the agent {why}"))
+        loop {
+            self.start_agent().await?;
+            let Some(agent) = self.model.agent() else { return Ok(()) };
+            let ready = tokio::time::timeout(READY, agent.ready()).await.unwrap_or_else(|_| {
+                Err(format!("does not say within {} s that it is ready", READY.as_secs()))
+            });
+            if ready.is_ok() || !agent.begins_afresh() {
+                return ready.map_err(|why| format!("the agent {why}"));
+            }
+        }
+    }
+
+    /// Serves until something happens. An agent that ends while a question of it is open will not hear the answer: the question is over.
+    async fn serve(&mut self, until: Option<Duration>) -> Result<(), TranscriptError> {
+        let Self { dispatcher, model, .. } = self;
+        let asks =
+            matches!(dispatcher.state.submission(), Some(Submission { asks: Asks::Permission(_), .. }));
+        let Some(agent) = model.agent().filter(|_| asks) else {
+            dispatcher.serve(until).await;
+            return Ok(());
+        };
+        tokio::select! {
+            biased;
+            () = agent.gone() => {}
+            () = dispatcher.serve(until) => return Ok(()),
+        }
+        self.resolve(&Err("the agent has ended".to_owned()))
     }
 
     /// Tells the lead what it was not told yet; returns when to try again, if that cannot be done now.

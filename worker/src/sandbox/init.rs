@@ -6,6 +6,7 @@
 //! namespace ends. Without one `bash` takes its place. It must never run `bash` when a promised layer fails.
 
 use std::fmt::Display;
+use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
@@ -76,6 +77,11 @@ fn run(job: Job) -> Result<Report, String> {
     // Its own copies of what an agent reads and writes are closed.
     drop(bash);
     if order.agent.is_some() {
+        // What the agent writes to ends when the agent closes it.
+        let nothing = File::open("/dev/null").map_err(|error| format!("cannot open /dev/null: {error}"))?;
+        let given_up =
+            rustix::stdio::dup2_stdout(&nothing).and_then(|()| rustix::stdio::dup2_stderr(&nothing));
+        given_up.map_err(|errno| format!("cannot close the output of the agent: {errno}"))?;
         // The report is read behind it: the shim only sees that something is there, and that the mounts stand.
         rustix::io::write(io::stdin(), b"\n").map_err(|errno| format!("cannot tell the shim: {errno}"))?;
     }

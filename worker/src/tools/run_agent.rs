@@ -88,8 +88,11 @@ impl Setting<'_> {
     /// # Errors
     /// The system's error.
     pub(super) fn launch(self, launch: Launch, state: &Path) -> io::Result<(AgentProcess, GateHandle)> {
-        let Launch { mut driver, session, known } = launch;
-        let session = AgentSession { id: session, history: driver.history(state, session) };
+        let Launch { mut driver, session, known, afresh } = launch;
+        let mut session = AgentSession { id: session, history: driver.history(state, session) };
+        if afresh && let Some(history) = session.history.take() {
+            put_aside(state, &history)?;
+        }
         let history = session.history.as_deref().map(read_history).transpose()?;
         let holds = |id: &Uuid| history.as_ref().is_some_and(|text| text.contains(&id.to_string()));
         let known = known.into_iter().filter(holds).collect();
@@ -100,6 +103,17 @@ impl Setting<'_> {
         let session = KnownSession { known, is_new: session.history.is_none() };
         AgentProcess::start(&job, lock, (driver, begin, session), (writes.into(), errors), (gate, way))
     }
+}
+
+/// Renames a file in which an agent keeps a session that it cannot go on with: it is found no more, and not lost.
+fn put_aside(state: &Path, history: &Path) -> io::Result<()> {
+    // The agent may have put a link in the place of any directory on the way.
+    let is_its_own =
+        history.parent().is_some_and(|it| it.canonicalize().is_ok_and(|it| it.starts_with(state)));
+    if !is_its_own {
+        return Err(io::Error::other("the file of its session is not in its state directory"));
+    }
+    std::fs::rename(history, history.with_extension("unusable"))
 }
 
 fn read_history(path: &Path) -> io::Result<String> {

@@ -7,20 +7,20 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Access, access};
 use serde_json::json;
 use teamd_shared::environment::Environment;
-use teamd_shared::terms::{AgentProgram, BUILT_IN, Protocol};
+use teamd_shared::terms::{AgentProgram, BUILT_IN, Protocol, Published, Version};
 
 use crate::ctl::context::Context;
 use crate::ctl::escape;
 use crate::ctl::table::{Cell, Table};
 use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
-use known::{Known, Version, shown};
+use known::Known;
 
 /// What keeps an agent from being started.
 enum Problem {
     Missing,
     NoKey,
-    TooOld,
+    TooOld(String),
 }
 
 /// Runs the command.
@@ -40,16 +40,18 @@ pub(in crate::ctl) fn run(context: &Context) -> CommandResult {
         let state = match problem {
             Some(Problem::Missing) => "missing",
             _ if untrusted.contains(&agent.trust_key(name)) => "not trusted",
-            Some(Problem::TooOld) => "too old",
+            Some(Problem::TooOld(_)) => "too old",
             Some(Problem::NoKey) => "no key",
             None => "ready",
         };
         let (protocol, command, known) =
             (agent.protocol.as_str(), agent.command.join(" "), Known::of(agent.protocol));
-        let (version, memory) = (version.map(shown), known.as_ref().map(|known| known.memory));
-        let tested = known.map(|Known { tested: [oldest, newest], .. }| match oldest == newest {
-            true => shown(newest),
-            false => format!("{} to {}", shown(oldest), shown(newest)),
+        let (version, memory) = (version.map(|it| it.to_string()), known.as_ref().map(|known| known.memory));
+        let tested = known.map(|Known { published: Published { tested: [oldest, newest], .. }, .. }| {
+            match oldest == newest {
+                true => newest.to_string(),
+                false => format!("{oldest} to {newest}"),
+            }
         });
         let or_none = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
         let costs = memory.map(|memory| format!("{memory} MB"));
@@ -88,24 +90,20 @@ pub(super) fn check(
 ) -> Result<Option<String>, CommandError> {
     let ((version, problem), known) = (inspect(agent, environment), Known::of(agent.protocol));
     let Some(problem) = problem else {
-        let newest = known.map(|known| known.tested[1]);
+        let newest = known.map(|known| known.published.tested[1]);
         let newer = version.filter(|version| newest.is_some_and(|newest| *version > newest));
-        return Ok(newer.map(|version| format!("{name} {} is newer than what was tested", shown(version))));
+        return Ok(newer.map(|version| format!("{name} {version} is newer than what was tested")));
     };
     let failed = |message: String| CommandError::new(ExitCode::Failed, message);
-    let version = version.map(shown).unwrap_or_default();
     let error = match (problem, known) {
         (Problem::NoKey, Some(known)) => failed(format!("the agent {name} needs {}", known.needs)).hint(
             "a login of a subscription is not used: the tokens of several processes would log each other out",
         ),
-        (Problem::TooOld, Some(Known { package, tested: [oldest, _], .. })) => {
-            let message = format!("the agent {name} {version} is too old: {} is needed", shown(oldest));
-            failed(message).hint(format!("`npm install -g {package}` updates it"))
-        }
+        (Problem::TooOld(why), _) => failed(format!("the agent {name} cannot be started: {why}")),
         (_, known) => {
             let program = escape::line(&agent.command[0]).into_owned();
             let hint = match known {
-                Some(Known { package, .. }) => format!("`npm install -g {package}` installs it"),
+                Some(known) => format!("`npm install -g {}` installs it", known.published.package),
                 None => format!("install it, or correct `command` in `[agents.{name}]` of team.toml"),
             };
             failed(format!("the agent {name} cannot be started: there is no program {program}")).hint(hint)
@@ -119,11 +117,8 @@ fn inspect(agent: &AgentProgram, environment: &Environment) -> (Option<Version>,
     let Some(program) = find(agent, environment) else { return (None, Some(Problem::Missing)) };
     let Some(known) = Known::of(agent.protocol) else { return (None, None) };
     let version = known.version(&program);
-    let problem = match version {
-        Some(version) if version < known.tested[0] => Some(Problem::TooOld),
-        _ if !known.has_key(environment) => Some(Problem::NoKey),
-        _ => None,
-    };
+    let too_old = version.and_then(|version| known.published.too_old(version)).map(Problem::TooOld);
+    let problem = too_old.or_else(|| (!known.has_key(environment)).then_some(Problem::NoKey));
     (version, problem)
 }
 

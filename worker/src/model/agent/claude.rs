@@ -5,12 +5,12 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use teamd_shared::member::Permissions;
+use teamd_shared::member::{Permissions, Protocol};
 use teamd_shared::transcript::Usage;
 use uuid::Uuid;
 
 use super::handed::HandedCalls;
-use super::{AgentDriver, AgentSession, HandedTool, Heard, why_it_failed};
+use super::{AgentDriver, AgentSession, HandedTool, Heard, begins, why_it_failed};
 use crate::core::submission::Permission;
 
 /// What the tools that are handed over are called by the agent.
@@ -33,13 +33,15 @@ pub(crate) struct Claude {
     questions: HashMap<String, Value>,
     /// The answer of the model whose cost was counted last, and what was counted of this turn.
     counted: (String, Usage),
+    /// Whether it is to go on with a session, and has said nothing yet that shows that it does.
+    resumes: bool,
 }
 
 impl Claude {
     /// Makes it; `instructions` are added to its own.
     pub(crate) fn new(tools: Vec<HandedTool>, instructions: String, model: Option<String>) -> Self {
-        let (questions, counted) = Default::default();
-        Self { calls: HandedCalls::new(tools), instructions, model, questions, counted }
+        let (questions, counted, resumes) = Default::default();
+        Self { calls: HandedCalls::new(tools), instructions, model, questions, counted, resumes }
     }
 
     /// Answers a control request of the agent, or hears the question in it.
@@ -126,6 +128,10 @@ impl Claude {
 
     /// Reads how a turn ended.
     fn result(&mut self, frame: &Value) -> Vec<Heard> {
+        if self.resumes {
+            let errors = frame["errors"].as_array().into_iter().flatten().filter_map(Value::as_str);
+            return vec![Heard::NotResumed(errors.collect::<Vec<_>>().join("; "))];
+        }
         let (_, counted) = std::mem::take(&mut self.counted);
         let all = usage(&frame["usage"]);
         let rest = Usage {
@@ -186,7 +192,8 @@ impl AgentDriver for Claude {
         files.into_iter().find(|file| file.symlink_metadata().is_ok_and(|found| found.is_file()))
     }
 
-    fn begin(&mut self, _: &AgentSession) -> String {
+    fn begin(&mut self, session: &AgentSession) -> String {
+        self.resumes = session.history.is_some();
         line(
             &json!({"type": "control_request", "request_id": "begin", "request": {"subtype": "initialize", "hooks": {}}}),
         )
@@ -201,9 +208,18 @@ impl AgentDriver for Claude {
             return (String::new(), Vec::new());
         }
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let heard = match (frame["type"].as_str(), frame["subtype"].as_str()) {
+        let kind = frame["type"].as_str();
+        // It ends at once if it cannot, and says nothing else before.
+        self.resumes &= matches!(kind, Some("result" | "control_request"));
+        let heard = match (kind, frame["subtype"].as_str()) {
             (Some("control_request"), _) => return self.control(&frame),
-            (Some("control_response"), _) if frame["response"]["request_id"] == "begin" => vec![Heard::Ready],
+            (Some("control_response"), _) if frame["response"]["request_id"] == "begin" => {
+                let version = frame["response"]["response"]["claude_code_version"].as_str();
+                vec![
+                    begins(Protocol::Claude, version.unwrap_or_default())
+                        .map_or_else(|why| why, |()| Heard::Ready),
+                ]
+            }
             (Some("command_lifecycle"), _) if frame["state"] == "started" => frame["command_uuid"]
                 .as_str()
                 .and_then(|id| id.parse().ok())

@@ -10,12 +10,12 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use teamd_shared::member::Permissions;
+use teamd_shared::member::{Permissions, Protocol};
 use teamd_shared::transcript::Usage;
 use uuid::Uuid;
 
 use super::handed::HandedCalls;
-use super::{AgentDriver, AgentSession, HandedTool, Heard, open_kept, why_it_failed};
+use super::{AgentDriver, AgentSession, HandedTool, Heard, begins, open_kept, why_it_failed};
 use crate::core::submission::Permission;
 
 /// Its tools for subagents and goals of its own are off: two protocols confuse a model. And what it would fetch at its start.
@@ -25,6 +25,9 @@ const OFF: [&str; 5] =
 /// The requests that begin: the first one, and the one that begins a thread or goes on with it.
 const INITIALIZE: u64 = 1;
 const THREAD: u64 = 2;
+
+/// The request that goes on with a thread.
+const RESUME: &str = "thread/resume";
 
 /// How long the first line of the file of a thread may be, in bytes.
 const MAX_FIRST_LINE: u64 = 4 << 20;
@@ -104,11 +107,19 @@ impl Codex {
         let error =
             frame.get("error").map(|error| error["message"].as_str().unwrap_or("no reason").to_owned());
         match (id.as_u64(), error) {
+            (Some(THREAD), Some(why)) if self.opening["method"] == RESUME => {
+                (String::new(), vec![Heard::NotResumed(why)])
+            }
             (Some(INITIALIZE | THREAD), Some(why)) => {
                 (String::new(), vec![Heard::Unusable(format!("does not begin: {why}"))])
             }
             (Some(INITIALIZE), None) => {
-                (line(&json!({"method": "initialized"})) + &line(&self.opening), Vec::new())
+                // `teamd/0.169.0 (Debian …)`
+                let said = frame["result"]["userAgent"].as_str().and_then(|agent| agent.split_once('/'));
+                match begins(Protocol::Codex, said.map_or("", |(_, version)| version)) {
+                    Ok(()) => (line(&json!({"method": "initialized"})) + &line(&self.opening), Vec::new()),
+                    Err(heard) => (String::new(), vec![heard]),
+                }
             }
             (Some(THREAD), None) => {
                 self.thread = frame["result"]["thread"]["id"].as_str().map(str::to_owned);
@@ -267,7 +278,7 @@ impl AgentDriver for Codex {
             Some(thread) => {
                 params["threadId"] = json!(thread);
                 params["excludeTurns"] = json!(true);
-                "thread/resume"
+                RESUME
             }
             None => {
                 params["threadSource"] = json!(session.id);

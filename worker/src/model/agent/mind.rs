@@ -39,6 +39,12 @@ const GO_ON: &str = "Your process ended in the middle of your work, and goes on 
 const LOST: &str = "Your earlier session is gone, and this one is new. A tool call of the work below may have run. What was said before:";
 const MAX_BEFORE: usize = 8 << 10;
 
+/// How long an agent may say nothing between a turn that has ended and the one that takes in what it was told meanwhile.
+const TAKEN_WITHIN: Duration = Duration::from_secs(5);
+
+/// How an agent ends that does not.
+const UNTAKEN: &str = "has ended its turn without a word about a message that it was told";
+
 /// What is added to the instructions of any model.
 const OWN_TOOLS: &str = "\n\nYour tools for files and commands are your own: what is said above of bash, write_file and edit_file holds for them. \
     plan_approval returns at once: end your turn then; what comes of it arrives as a message.";
@@ -101,6 +107,11 @@ pub(crate) struct AgentMind {
     in_turn: bool,
     is_broken: bool,
     is_lost: bool,
+    /// Whether a turn has ended since the agent was told what is in no turn yet.
+    is_between: bool,
+    /// Why the next process begins a new session, although there is one; and what is to be recorded of that.
+    afresh: Option<String>,
+    begun_afresh: Option<String>,
     /// Outcomes of calls of its own that the session has not come to yet.
     outcomes: HashMap<String, Outcome>,
     /// What was heard while the outcome of a call was waited for.
@@ -148,6 +159,9 @@ impl AgentMind {
             in_turn: false,
             is_broken: false,
             is_lost: false,
+            is_between: false,
+            afresh: None,
+            begun_afresh: None,
             outcomes: HashMap::new(),
             later: VecDeque::new(),
             usage: Usage::default(),
@@ -178,13 +192,26 @@ impl AgentMind {
             }
         };
         let known = self.lines.iter().map(|line| line.id).collect();
-        self.process.is_none().then(|| Launch { driver: driver(), session: self.id("session", 0), known })
+        let (session, afresh) = (self.id("session", 0), self.begins_afresh());
+        self.process.is_none().then(|| Launch { driver: driver(), session, known, afresh })
+    }
+
+    /// Tells whether the next process begins a new session, since the one before could not go on with the old one.
+    pub(crate) fn begins_afresh(&self) -> bool {
+        self.afresh.is_some()
     }
 
     /// Takes the process that was started.
     pub(crate) fn attach(&mut self, process: AgentProcess) {
+        if let Some(why) = self.afresh.take() {
+            let told = format!(
+                "The agent could not go on with its session ({why}). A new one has begun, and is told what was said before."
+            );
+            tracing::warn!("{told}");
+            self.begun_afresh = Some(told);
+        }
         self.written.clone_from(&process.known);
-        (self.untaken, self.in_turn) = (HashSet::new(), false);
+        (self.untaken, self.in_turn, self.is_between) = (HashSet::new(), false, false);
         self.is_lost = self.has_answered && process.is_new;
         self.is_broken =
             self.is_work && self.lines[self.earlier..].iter().any(|line| process.known.contains(&line.id));
@@ -366,9 +393,21 @@ impl AgentMind {
         }
     }
 
+    /// Waits for the end of the agent's process.
+    pub(crate) async fn gone(&mut self) {
+        match &mut self.process {
+            Some(process) => process.gone().await,
+            None => pending().await,
+        }
+    }
+
     /// Waits for what the agent says next; a long silence is told.
     async fn heard(&mut self) -> Result<Heard, String> {
         let Some(process) = &mut self.process else { return pending().await };
+        if self.is_between {
+            let heard = tokio::time::timeout(TAKEN_WITHIN, process.heard()).await;
+            return heard.unwrap_or_else(|_| Err(UNTAKEN.to_owned()));
+        }
         if let Ok(heard) = tokio::time::timeout(self.patience, process.heard()).await {
             return heard;
         }
@@ -399,6 +438,7 @@ impl AgentMind {
                 Ok(Heard::Cost(cost))
             }
             Ok(Heard::Taken(id)) => {
+                self.is_between = false;
                 self.untaken.remove(&id);
                 Ok(Heard::Taken(id))
             }
@@ -409,6 +449,11 @@ impl AgentMind {
             Ok(Heard::Unusable(why)) => {
                 self.abandon();
                 Err(why)
+            }
+            Ok(Heard::NotResumed(why)) => {
+                self.abandon();
+                self.afresh = Some(why.clone());
+                Err(format!("cannot go on with its session: {why}"))
             }
             Ok(heard) => {
                 if self.pauses.borrow().is_some() {
@@ -449,6 +494,7 @@ impl AgentMind {
                 Ok(Heard::TurnEnded { failure }) => {
                     // What is in no turn yet begins the next one.
                     if !self.untaken.is_empty() {
+                        self.is_between = true;
                         continue;
                     }
                     self.in_turn = false;
@@ -474,7 +520,10 @@ impl AgentMind {
         }
     }
 
-    fn event(&mut self, content: Vec<Block>) -> Event {
+    fn event(&mut self, mut content: Vec<Block>) -> Event {
+        if let Some(text) = self.begun_afresh.take() {
+            content.insert(0, Block::Text { text: format!("[{text}]") });
+        }
         Event::Answer { content, usage: std::mem::take(&mut self.usage), cut: None, length: None }
     }
 

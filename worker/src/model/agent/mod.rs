@@ -15,7 +15,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags, open};
 use serde_json::Value;
-use teamd_shared::member::Permissions;
+use teamd_shared::member::{Permissions, Protocol};
+use teamd_shared::terms::Version;
 use teamd_shared::transcript::Usage;
 use uuid::Uuid;
 
@@ -68,6 +69,8 @@ pub(crate) enum Heard {
     },
     /// It cannot go on, and is to be ended.
     Unusable(String),
+    /// It cannot go on with the session that it has kept.
+    NotResumed(String),
     /// A line that makes no sense.
     Nonsense(String),
 }
@@ -107,6 +110,13 @@ pub(crate) trait AgentDriver: Debug + Send {
 pub(crate) fn open_kept(path: &Path) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     Ok(open(path, flags, Mode::empty())?.into())
+}
+
+/// Tells whether an agent may begin, given the version that it says it is; one that says none may.
+fn begins(protocol: Protocol, said: &str) -> Result<(), Heard> {
+    let too_old = protocol.published().zip(Version::read(said));
+    let too_old = too_old.and_then(|(published, version)| published.too_old(version));
+    too_old.map_or(Ok(()), |why| Err(Heard::Unusable(format!("cannot be driven: {why}"))))
 }
 
 /// Says why a turn failed, given the status of its service's answer.

@@ -35,6 +35,8 @@ pub(crate) struct Launch {
     pub(crate) session: Uuid,
     /// The messages of which it is to be found out whether the session holds them.
     pub(crate) known: Vec<Uuid>,
+    /// Whether it is to begin a new session, and what there is of the old one is put aside.
+    pub(crate) afresh: bool,
 }
 
 /// What the mind says to an agent.
@@ -66,6 +68,8 @@ pub(crate) struct AgentProcess {
     heard: mpsc::Receiver<Heard>,
     says: mpsc::UnboundedSender<Said>,
     ended: Option<oneshot::Receiver<String>>,
+    /// How it has ended, if that is known.
+    how: Option<String>,
     _tasks: JoinSet<()>,
 }
 
@@ -112,7 +116,7 @@ impl AgentProcess {
         tasks.spawn(talk((driver, begin), (reads, writes), said, hears));
         let fixed = (!is_live).then_some(gate);
         let KnownSession { known, is_new } = session;
-        Ok((Self { known, is_new, fixed, heard, says, ended: Some(ended), _tasks: tasks }, handle))
+        Ok((Self { known, is_new, fixed, heard, says, ended: Some(ended), how: None, _tasks: tasks }, handle))
     }
 
     /// Waits for what the agent says next. Dropping the future loses nothing.
@@ -123,12 +127,16 @@ impl AgentProcess {
         if let Some(heard) = self.heard.recv().await {
             return Ok(heard);
         }
-        let Some(ended) = &mut self.ended else { return Err("has ended".to_owned()) };
-        let patience = tokio::time::timeout(super::GRACE_OF_AGENT, ended).await;
-        self.ended = None;
-        match patience {
-            Ok(how) => Err(how.unwrap_or_else(|_| "has ended".to_owned())),
-            Err(_) => Err("says nothing any more: it has closed its output".to_owned()),
+        let patience = tokio::time::timeout(super::GRACE_OF_AGENT, self.gone()).await;
+        let closed = || "says nothing any more: it has closed its output".to_owned();
+        Err(patience.map_or_else(|_| closed(), |()| self.how.clone().unwrap_or_else(closed)))
+    }
+
+    /// Waits for the end of its process. Dropping the future loses nothing.
+    pub(crate) async fn gone(&mut self) {
+        if let Some(ended) = &mut self.ended {
+            self.how = Some(ended.await.unwrap_or_else(|_| "has ended".to_owned()));
+            self.ended = None;
         }
     }
 

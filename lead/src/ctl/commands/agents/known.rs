@@ -4,17 +4,11 @@ use std::path::Path;
 
 use serde_json::Value;
 use teamd_shared::environment::Environment;
-use teamd_shared::terms::Protocol;
-
-/// A version: the three numbers of it that count.
-pub(super) type Version = [u32; 3];
+use teamd_shared::terms::{Protocol, Published, Version};
 
 /// An agent of others.
 pub(super) struct Known {
-    /// Its package.
-    pub(super) package: &'static str,
-    /// The oldest and the newest version that `scripts/test-agents` has driven.
-    pub(super) tested: [Version; 2],
+    pub(super) published: Published,
     /// What it needs, in words, and the variables of which it needs one.
     pub(super) needs: &'static str,
     keys: &'static [&'static str],
@@ -25,22 +19,18 @@ pub(super) struct Known {
 impl Known {
     /// Returns the one behind a protocol; none if that is a program of the user's own.
     pub(super) fn of(protocol: Protocol) -> Option<Self> {
+        let published = protocol.published()?;
         Some(match protocol {
             Protocol::Run => return None,
             Protocol::Claude => Self {
-                package: "@anthropic-ai/claude-code",
-                tested: [[2, 1, 290], [2, 1, 332]],
+                published,
                 needs: "ANTHROPIC_API_KEY, or ANTHROPIC_AUTH_TOKEN for a gateway",
                 keys: &["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"],
                 memory: 220,
             },
-            Protocol::Codex => Self {
-                package: "@openai/codex",
-                tested: [[0, 150, 0], [0, 169, 0]],
-                needs: "OPENAI_API_KEY",
-                keys: &["OPENAI_API_KEY"],
-                memory: 115,
-            },
+            Protocol::Codex => {
+                Self { published, needs: "OPENAI_API_KEY", keys: &["OPENAI_API_KEY"], memory: 115 }
+            }
         })
     }
 
@@ -55,21 +45,10 @@ impl Known {
         program.ancestors().skip(1).take(5).find_map(|folder| {
             let text = std::fs::read_to_string(folder.join("package.json")).ok()?;
             let package: Value = serde_json::from_str(&text).ok()?;
-            let is_it = package["name"].as_str().is_some_and(|name| name.starts_with(self.package));
-            package["version"].as_str().filter(|_| is_it).and_then(read)
+            let is_it = package["name"].as_str().is_some_and(|name| name.starts_with(self.published.package));
+            package["version"].as_str().filter(|_| is_it).and_then(Version::read)
         })
     }
-}
-
-/// Reads `2.1.330` and `0.169.0-linux-x64`.
-fn read(text: &str) -> Option<Version> {
-    let mut numbers = text.split(['.', '-', '+']).map_while(|number| number.parse().ok());
-    Some([numbers.next()?, numbers.next()?, numbers.next()?])
-}
-
-/// Writes a version.
-pub(super) fn shown([major, minor, patch]: Version) -> String {
-    format!("{major}.{minor}.{patch}")
 }
 
 #[cfg(test)]
@@ -91,8 +70,8 @@ mod tests {
         assert_eq!(version(), None);
         let description = folder.with_file_name("package.json");
         for (text, expected) in [
-            (r#"{"name": "@openai/codex", "version": "0.169.0"}"#, Some([0, 169, 0])),
-            (r#"{"name": "@openai/codex", "version": "0.170.1-linux-x64"}"#, Some([0, 170, 1])),
+            (r#"{"name": "@openai/codex", "version": "0.169.0"}"#, Some(Version([0, 169, 0]))),
+            (r#"{"name": "@openai/codex", "version": "0.170.1-linux-x64"}"#, Some(Version([0, 170, 1]))),
             (r#"{"name": "@openai/codex", "version": "0.170"}"#, None),
             (r#"{"name": "other", "version": "0.169.0"}"#, None),
             ("{", None),

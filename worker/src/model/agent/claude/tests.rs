@@ -115,3 +115,23 @@ fn what_makes_no_sense_and_what_a_subagent_says_is_no_answer() {
     of_subagent["parent_tool_use_id"] = json!("toolu_1");
     assert_eq!(hears(&mut claude, &of_subagent).1, []);
 }
+
+#[test]
+fn a_version_that_is_too_old_and_a_session_that_is_not_gone_on_with_are_told() {
+    let mut claude = driver();
+    let begun = |version: Value| {
+        let response = json!({"commands": [], "claude_code_version": version});
+        json!({"type": "control_response", "response": {"subtype": "success", "request_id": "begin", "response": response}})
+    };
+    let too_old = "cannot be driven: version 1.0.88 is too old: 2.1.290 is needed; `npm install -g @anthropic-ai/claude-code` updates it";
+    assert_eq!(hears(&mut claude, &begun(json!("1.0.88"))).1, [Heard::Unusable(too_old.to_owned())]);
+    for version in [json!("2.1.330"), json!("3.0.0 (Claude Code)"), Value::Null] {
+        assert_eq!(hears(&mut claude, &begun(version)).1, [Heard::Ready]);
+    }
+    let ended = json!({"type": "result", "is_error": true, "errors": ["No conversation found"], "usage": {}});
+    claude.begin(&AgentSession { id: Uuid::nil(), history: Some("x".into()) });
+    assert_eq!(hears(&mut claude, &ended).1, [Heard::NotResumed("No conversation found".to_owned())]);
+    claude.begin(&AgentSession { id: Uuid::nil(), history: Some("x".into()) });
+    hears(&mut claude, &begun(json!("2.1.330")));
+    assert!(matches!(hears(&mut claude, &ended).1[..], [_, Heard::TurnEnded { failure: Some(_) }]));
+}

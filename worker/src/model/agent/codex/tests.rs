@@ -107,7 +107,17 @@ fn a_thread_is_marked_with_its_session_and_gone_on_with_by_its_file() {
     assert_eq!(opening[1]["method"], "thread/resume");
     assert_eq!(opening[1]["params"]["threadId"], json!(thread));
     let (_, heard) = hears(&mut codex, &json!({"id": 2, "error": {"code": -32600, "message": "in use"}}));
-    assert_eq!(heard, [Heard::Unusable("does not begin: in use".to_owned())]);
+    assert_eq!(heard, [Heard::NotResumed("in use".to_owned())]);
+
+    let mut codex = driver();
+    codex.begin(&AgentSession { id: SESSION, history: None });
+    let too_old = "cannot be driven: version 0.20.1 is too old: 0.150.0 is needed; `npm install -g @openai/codex` updates it";
+    let (said, heard) =
+        hears(&mut codex, &json!({"id": 1, "result": {"userAgent": "teamd/0.20.1 (Debian; x86_64)"}}));
+    assert_eq!((said, heard), (Vec::new(), vec![Heard::Unusable(too_old.to_owned())]));
+    hears(&mut codex, &json!({"id": 1, "result": {"userAgent": "teamd/0.170.0 (Debian; x86_64)"}}));
+    let (_, heard) = hears(&mut codex, &json!({"id": 2, "error": {"message": "no"}}));
+    assert_eq!(heard, [Heard::Unusable("does not begin: no".to_owned())]);
 }
 
 #[test]

@@ -23,8 +23,16 @@ impl AgentProcess {
         let ((hears, heard), (says, said), (ends, ended)) =
             (mpsc::channel(UNHEARD), mpsc::unbounded_channel(), oneshot::channel());
         let fixed = (!is_live).then_some(gate);
-        let process =
-            Self { known, is_new: false, fixed, heard, says, ended: Some(ended), _tasks: JoinSet::new() };
+        let process = Self {
+            known,
+            is_new: false,
+            fixed,
+            heard,
+            says,
+            ended: Some(ended),
+            how: None,
+            _tasks: JoinSet::new(),
+        };
         (process, handle, SimulatedAgent { said, hears, ends, gate: side })
     }
 }

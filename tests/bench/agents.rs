@@ -1,12 +1,11 @@
 //! What a teammate costs whose mind is an agent of others, beside the same agent that is started and written to by hand.
 //!
-//! With the stub of Claude Code, and with Claude Code itself where it is found (`TEAM_REAL_CLAUDE`, else `claude` in `PATH`), which then
-//! asks a fake service. A request is what the stub is told to make: it opens a pipe.
+//! With the stub of Claude Code, and with Claude Code and Codex themselves where they are found (`TEAM_REAL_CLAUDE`, else `claude` in
+//! `PATH`, and `TEAM_REAL_CODEX`, else `codex`), which then ask a fake service. A request is what the stub is told to make: it opens a pipe.
 
 use std::fs::{File, OpenOptions};
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
@@ -17,6 +16,7 @@ use uuid::Uuid;
 
 use crate::Effort;
 use crate::figure::{Figure, Sample};
+use crate::hand::Hand;
 use crate::idle::memory_of;
 use crate::lifecycle::{once, run};
 use crate::peer::wall_clock;
@@ -28,10 +28,13 @@ use crate::support::{PATIENCE, Team, is_alive, signal};
 const PAUSE: Duration = Duration::from_millis(60);
 
 /// An agent, and how its requests are seen.
-struct Subject {
+pub(crate) struct Subject {
     name: &'static str,
-    team: Team,
-    command: Vec<String>,
+    /// The agent, which is also its protocol, and what names a model that does not exist.
+    pub(crate) agent: &'static str,
+    flags: &'static [&'static str],
+    pub(crate) team: Team,
+    pub(crate) command: Vec<String>,
     /// What it is told to make a request.
     order: String,
     requests: Receiver<Instant>,
@@ -41,15 +44,19 @@ struct Subject {
 
 /// Measures all agents that there are.
 pub(crate) fn measure(effort: Effort) -> Vec<Figure> {
-    let real = std::env::var("TEAM_REAL_CLAUDE").ok().map(PathBuf::from).or_else(|| in_path("claude"));
     if in_path("python3").is_none() {
         println!("note: the stub of Claude Code needs python3");
         return Vec::new();
     }
     let mut figures = Subject::stub().measure(effort);
-    match real {
-        Some(program) => figures.extend(Subject::real(&program).measure(effort)),
-        None => println!("note: Claude Code is not measured: TEAM_REAL_CLAUDE does not name it"),
+    for (name, agent, variable, flags) in [
+        ("Claude Code", "claude", "TEAM_REAL_CLAUDE", [].as_slice()),
+        ("Codex", "codex", "TEAM_REAL_CODEX", &["--model", "openai:fake"]),
+    ] {
+        match std::env::var(variable).ok().map(PathBuf::from).or_else(|| in_path(agent)) {
+            Some(program) => figures.extend(Subject::real((name, agent, flags), &program).measure(effort)),
+            None => println!("note: {name} is not measured: {variable} does not name it"),
+        }
     }
     figures
 }
@@ -75,10 +82,14 @@ impl Subject {
             }
         });
         let command = vec!["python3".to_owned(), stub.to_str().unwrap().to_owned()];
-        Self { name: "stub", team, command, order, requests, _server: None }.started()
+        Self { name: "stub", agent: "claude", flags: &[], team, command, order, requests, _server: None }
+            .started()
     }
 
-    fn real(program: &Path) -> Self {
+    fn real(
+        (name, agent, flags): (&'static str, &'static str, &'static [&'static str]),
+        program: &Path,
+    ) -> Self {
         let (asks, requests) = channel();
         let server = ModelServer::answering_any_client(move |request| {
             if request.body["tools"].as_array().is_some_and(|tools| !tools.is_empty()) {
@@ -88,12 +99,13 @@ impl Subject {
         });
         let (team, order) = (server.team(), "go on".to_owned());
         let command = vec![program.to_str().unwrap().to_owned()];
-        Self { name: "Claude Code", team, command, order, requests, _server: Some(server) }.started()
+        Self { name, agent, flags, team, command, order, requests, _server: Some(server) }.started()
     }
 
     fn started(self) -> Self {
-        let command = json!(self.command);
-        self.team.write("team.toml", &format!("[agents.claude]\ncommand = {command}\nprotocol = 'claude'\n"));
+        let (command, agent) = (json!(self.command), self.agent);
+        self.team
+            .write("team.toml", &format!("[agents.{agent}]\ncommand = {command}\nprotocol = '{agent}'\n"));
         self.team.trust();
         self.team.teamd(["start"]).ok();
         self
@@ -101,7 +113,7 @@ impl Subject {
 
     fn measure(&self, effort: Effort) -> Vec<Figure> {
         let mut figures = self.life(effort);
-        run(&self.team, &["spawn", "alice", "--agent", "claude"]);
+        self.spawn();
         figures.push(self.message(effort));
         figures.push(self.memory());
         figures.push(self.kill(effort));
@@ -112,6 +124,10 @@ impl Subject {
         figures
     }
 
+    fn spawn(&self) {
+        run(&self.team, &[&["spawn", "alice", "--agent", self.agent], self.flags].concat());
+    }
+
     /// From `teamctl spawn` until it is ready, and from `teamctl shutdown` until nothing is left.
     fn life(&self, effort: Effort) -> Vec<Figure> {
         let [mut above, mut alone, mut shutdown] = [(); 3].map(|()| Sample::default());
@@ -120,7 +136,7 @@ impl Subject {
             let mut hand = None;
             let by_hand = once(|| hand = Some(Hand::start(self))).0;
             drop(hand);
-            let spawned = once(|| run(&self.team, &["spawn", "alice", "--agent", "claude"])).0;
+            let spawned = once(|| self.spawn()).0;
             alone.add(by_hand);
             above.add(spawned.saturating_sub(by_hand));
             self.team.wait_for("alice", "idle");
@@ -152,7 +168,7 @@ impl Subject {
     /// From a line in the inbox to the request of its model, above a line on its pipe.
     fn message(&self, effort: Effort) -> Figure {
         let (mut above, mut alone) = (Sample::default(), Sample::default());
-        let (mut hand, before) = (Hand::start(self), self.team.notices("alice").len());
+        let (hand, before) = (Hand::start(self), self.team.notices("alice").len());
         let mut inbox = OpenOptions::new().append(true).open(self.team.path("inbox/alice.jsonl")).unwrap();
         for round in 1..=effort.of(100).max(3) {
             let_pass(PAUSE);
@@ -276,98 +292,5 @@ impl Subject {
         let decides = |line: &Value| line["event"] == "gate_closed" || line["event"] == "approved";
         let decided = self.team.journal().into_iter().rfind(decides).unwrap()["at"].as_f64().unwrap();
         set.saturating_sub(Duration::from_secs_f64(decided))
-    }
-}
-
-/// The agent, started by hand.
-struct Hand {
-    child: Child,
-    stdin: ChildStdin,
-    said: BufReader<ChildStdout>,
-}
-
-impl Hand {
-    /// Starts it, and returns when it takes messages.
-    fn start(subject: &Subject) -> Self {
-        let session = Uuid::new_v4().to_string();
-        let mut command = subject.team.command(&subject.command[0], &subject.command[1..]);
-        command.args(["-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose"]);
-        command.args([
-            "--session-id",
-            &session,
-            "--permission-prompt-tool",
-            "stdio",
-            "--permission-mode",
-            "default",
-        ]);
-        command.args([
-            "--strict-mcp-config",
-            "--mcp-config",
-            r#"{"mcpServers":{"team":{"type":"sdk","name":"team"}}}"#,
-        ]);
-        command.args(["--setting-sources", "project"]).current_dir(subject.team.root());
-        let mut hand = Self::of(command.env("CLAUDE_CONFIG_DIR", subject.team.temp().join(&session)));
-        hand.write(&json!({"type": "control_request", "request_id": "begin", "request": {"subtype": "initialize", "hooks": {}}}));
-        hand.until(|frame| frame["type"] == "control_response" && frame["response"]["request_id"] == "begin");
-        hand
-    }
-
-    fn of(command: &mut Command) -> Self {
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut child = command.spawn().unwrap();
-        let (stdin, stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
-        Self { child, stdin, said: BufReader::new(stdout) }
-    }
-
-    fn say(&mut self, text: &str) {
-        let message = json!({"role": "user", "content": [{"type": "text", "text": text}]});
-        self.write(&json!({"type": "user", "message": message, "uuid": Uuid::new_v4()}));
-    }
-
-    fn until_the_end_of_the_turn(&mut self) {
-        self.until(|frame| frame["type"] == "result");
-    }
-
-    fn write(&mut self, frame: &Value) {
-        self.stdin.write_all(format!("{frame}\n").as_bytes()).unwrap();
-    }
-
-    /// Answers what it asks until it says this.
-    fn until(&mut self, is_it: impl Fn(&Value) -> bool) {
-        let mut line = String::new();
-        loop {
-            line.clear();
-            assert!(self.said.read_line(&mut line).unwrap() > 0, "the agent has ended");
-            let frame: Value = serde_json::from_str(&line).unwrap();
-            if is_it(&frame) {
-                return;
-            }
-            if frame["type"] == "control_request" {
-                let response = answer(&frame["request"]);
-                let response =
-                    json!({"subtype": "success", "request_id": frame["request_id"], "response": response});
-                self.write(&json!({"type": "control_response", "response": response}));
-            }
-        }
-    }
-}
-
-/// Answers a question of an agent, as a team without tools does.
-fn answer(request: &Value) -> Value {
-    let message = &request["message"];
-    let result = match message["method"].as_str() {
-        Some("initialize") => json!({"protocolVersion": message["params"]["protocolVersion"],
-            "capabilities": {"tools": {}}, "serverInfo": {"name": "team", "version": "1"}}),
-        Some("tools/list") => json!({"tools": []}),
-        Some(_) => json!({}),
-        None => return json!({"behavior": "allow", "updatedInput": request["input"]}),
-    };
-    json!({"mcp_response": {"jsonrpc": "2.0", "id": message["id"].as_u64().unwrap_or_default(), "result": result}})
-}
-
-impl Drop for Hand {
-    fn drop(&mut self) {
-        drop(self.child.kill());
-        drop(self.child.wait());
     }
 }

@@ -8,6 +8,7 @@
 mod agents;
 mod crowd;
 mod figure;
+mod hand;
 mod idle;
 mod journal;
 mod latency;

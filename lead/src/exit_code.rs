@@ -3,28 +3,30 @@
 use teamd_shared::control::RefusalCode;
 
 /// How a program ended. Each error belongs to one of them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
+#[repr(u8)]
 pub(crate) enum ExitCode {
     /// 0: done. For a shutdown: the process has exited, however it ended.
-    Done,
+    Done = 0,
     /// 1: failed.
-    Failed,
+    Failed = 1,
     /// 2: the command line or a setting is wrong.
-    Usage,
+    Usage = 2,
     /// 3: the teammate rejected it.
-    Rejected,
+    Rejected = 3,
     /// 4: no such teammate or request, or an ambiguous prefix.
-    NotFound,
+    NotFound = 4,
     /// 5: timed out.
-    TimedOut,
+    TimedOut = 5,
     /// 6: the daemon is not running.
-    NotRunning,
+    NotRunning = 6,
     /// 7: conflict: already answered, name taken, not running.
-    Conflict,
+    Conflict = 7,
     /// 130: Ctrl-C while waiting. It ends the waiting, not the request.
-    Interrupted,
+    Interrupted = 130,
     /// 143: SIGTERM, after the terminal is given back.
-    Terminated,
+    Terminated = 143,
 }
 
 /// For several names the code of the first kind that occurs, in this order. Of the kinds that the
@@ -43,36 +45,14 @@ const RANKING: [ExitCode; 10] = [
 ];
 
 impl ExitCode {
-    /// Returns the number that the shell sees.
-    pub(crate) const fn number(self) -> u8 {
-        match self {
-            Self::Done => 0,
-            Self::Failed => 1,
-            Self::Usage => 2,
-            Self::Rejected => 3,
-            Self::NotFound => 4,
-            Self::TimedOut => 5,
-            Self::NotRunning => 6,
-            Self::Conflict => 7,
-            Self::Interrupted => 130,
-            Self::Terminated => 143,
-        }
+    /// Returns the `code` of a JSON error.
+    pub(crate) fn as_str(self) -> &'static str {
+        self.into()
     }
 
-    /// Returns the `code` of a JSON error.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Done => "done",
-            Self::Failed => "failed",
-            Self::Usage => "usage",
-            Self::Rejected => "rejected",
-            Self::NotFound => "not_found",
-            Self::TimedOut => "timed_out",
-            Self::NotRunning => "not_running",
-            Self::Conflict => "conflict",
-            Self::Interrupted => "interrupted",
-            Self::Terminated => "terminated",
-        }
+    /// Returns the number that the shell sees.
+    pub(crate) const fn number(self) -> u8 {
+        self as u8
     }
 
     /// Reads the `code` of a JSON error.

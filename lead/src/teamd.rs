@@ -96,7 +96,7 @@ struct Start {
     /// With a cgroup, a teammate and its child processes are killed in one step, and limits apply to their total where the
     /// controllers are delegated. Without one, shims end the processes, and limits apply to each process. `teamctl doctor`
     /// shows which of the two applies. [default: `TEAM_CGROUP`, then `cgroup` in team.toml]
-    #[arg(long, value_name = "auto|off")]
+    #[arg(long, value_name = "auto|off", hide_possible_values = true)]
     cgroup: Option<cgroup::Use>,
 }
 

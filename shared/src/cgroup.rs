@@ -11,7 +11,6 @@
 
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 
 use rustix::fs::{Access, access, getxattr};
 
@@ -24,8 +23,10 @@ use crate::team_dir::TeamDir;
 pub const DAEMON: &str = "daemon";
 
 /// Whether each incarnation gets a cgroup.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
+#[derive(strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum Use {
     /// Where the machine lets the daemon make some.
     #[default]
@@ -35,28 +36,9 @@ pub enum Use {
 }
 
 impl Use {
-    /// Returns it as it is written.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Off => "off",
-        }
-    }
-}
-
-/// A string is no [`Use`].
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is neither auto nor off")]
-pub struct UseError(String);
-
-impl FromStr for Use {
-    type Err = UseError;
-    fn from_str(text: &str) -> Result<Self, UseError> {
-        match text {
-            "auto" => Ok(Self::Auto),
-            "off" => Ok(Self::Off),
-            other => Err(UseError(other.to_owned())),
-        }
+    /// Returns the setting as it is written.
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 }
 

@@ -67,6 +67,8 @@ pub struct Message {
 /// What a message says beyond the common fields, as it is written.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
+#[derive(strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum Body {
     /// To one receiver.
     Message,
@@ -185,6 +187,8 @@ pub enum AnsweredBy {
 /// Why a teammate became idle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[derive(strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum IdleReason {
     /// The work is done.
     Available,
@@ -203,14 +207,7 @@ pub enum IdleReason {
 impl IdleReason {
     /// Returns the reason as it is written.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Available => "available",
-            Self::Failed => "failed",
-            Self::MaxTurns => "max_turns",
-            Self::MaxTokens => "max_tokens",
-            Self::MaxCost => "max_cost",
-            Self::Interrupted => "interrupted",
-        }
+        self.into()
     }
 }
 
@@ -250,19 +247,8 @@ impl Body {
     /// Returns the type as it is written.
     pub fn kind(&self) -> &str {
         match self {
-            Self::Message => "message",
-            Self::Broadcast => "broadcast",
-            Self::ShutdownRequest { .. } => "shutdown_request",
-            Self::ShutdownResponse { .. } => "shutdown_response",
-            Self::PlanRequest { .. } => "plan_request",
-            Self::PlanApprovalRequest { .. } => "plan_approval_request",
-            Self::PlanApprovalResponse { .. } => "plan_approval_response",
-            Self::ReviewRequest { .. } => "review_request",
-            Self::PermissionRequest { .. } => "permission_request",
-            Self::IdleNotification { .. } => "idle_notification",
-            Self::TeammateTerminated { .. } => "teammate_terminated",
-            Self::TaskAssignment { .. } => "task_assignment",
             Self::Unknown { kind } => kind,
+            known => known.into(),
         }
     }
 

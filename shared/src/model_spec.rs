@@ -6,7 +6,8 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 /// Who answers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, strum::IntoStaticStr, strum::EnumString)]
+#[strum(serialize_all = "lowercase")]
 pub enum Provider {
     /// The built-in model: offline, deterministic.
     Script,
@@ -17,6 +18,11 @@ pub enum Provider {
 }
 
 impl Provider {
+    /// Returns the provider as it is written.
+    pub fn as_str(self) -> &'static str {
+        self.into()
+    }
+
     /// Returns the model that is meant if none is named; none for the script.
     pub const fn default_model(self) -> Option<&'static str> {
         match self {
@@ -28,15 +34,6 @@ impl Provider {
 
     /// All of them, in the order in which they are offered.
     pub const ALL: [Self; 3] = [Self::Script, Self::Anthropic, Self::OpenAi];
-
-    /// Returns the provider as it is written.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Script => "script",
-            Self::Anthropic => "anthropic",
-            Self::OpenAi => "openai",
-        }
-    }
 }
 
 /// A model and who serves it.
@@ -77,8 +74,7 @@ impl FromStr for ModelSpec {
             Some((provider, model)) => (provider, Some(model)),
             None => (text, None),
         };
-        let provider =
-            Provider::ALL.into_iter().find(|known| known.as_str() == provider).ok_or_else(unknown)?;
+        let provider = provider.parse::<Provider>().map_err(|_| unknown())?;
         let fits = |model: &str| !model.is_empty() && model.len() <= 200 && !model.contains(char::is_control);
         if model.is_some_and(|model| !fits(model) || provider == Provider::Script) {
             return Err(unknown());

@@ -25,6 +25,8 @@ use crate::task::TaskId;
 /// The protocols.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[derive(strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum Kind {
     /// The lead asks a teammate to leave.
     Shutdown,
@@ -66,6 +68,11 @@ pub enum Span {
 }
 
 impl Kind {
+    /// Returns the kind as it is written.
+    pub fn as_str(self) -> &'static str {
+        self.into()
+    }
+
     /// Returns the rules of this kind.
     pub const fn rules(self) -> Rules {
         match self {
@@ -73,16 +80,6 @@ impl Kind {
             Self::PlanApproval => Rules { answered_by: Answerer::Lead, belongs_to: Span::Conversation },
             Self::Review => Rules { answered_by: Answerer::Lead, belongs_to: Span::Submission },
             Self::Permission => Rules { answered_by: Answerer::Lead, belongs_to: Span::Incarnation },
-        }
-    }
-
-    /// Returns the kind as it is written.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Shutdown => "shutdown",
-            Self::PlanApproval => "plan_approval",
-            Self::Review => "review",
-            Self::Permission => "permission",
         }
     }
 
@@ -114,6 +111,8 @@ impl Kind {
 /// Where a request stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[derive(strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum Status {
     /// Not answered yet.
     Pending,
@@ -127,13 +126,8 @@ pub enum Status {
 
 impl Status {
     /// Returns the status as it is written.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Pending => "pending",
-            Self::Approved => "approved",
-            Self::Rejected => "rejected",
-            Self::Expired => "expired",
-        }
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 }
 

@@ -165,7 +165,7 @@ impl Settings {
         };
         let auto_start = |text: &str| text.parse().map_err(|_| "true or false");
         let durability = |text: &str| Durability::from_str(text, false).map_err(|_| "disk or process");
-        let cgroup = |text: &str| text.parse().map_err(|_| "auto or off");
+        let cgroup = |text: &str| cgroup::Use::from_str(text, false).map_err(|_| "auto or off");
         set(&mut self.durability, variable(lookup, "TEAM_DURABILITY", durability)?);
         set(&mut self.grace, variable(lookup, "TEAM_GRACE", parse_duration)?);
         set(&mut self.poll, variable(lookup, "TEAM_POLL", poll)?);

@@ -46,6 +46,8 @@ pub const MOST_LISTED: usize = 100;
 /// Where a task stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[derive(strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum TaskStatus {
     /// It waits for a teammate.
     Pending,
@@ -63,15 +65,8 @@ pub enum TaskStatus {
 
 impl TaskStatus {
     /// Returns the status as it is written.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Pending => "pending",
-            Self::InProgress => "in_progress",
-            Self::InReview => "in_review",
-            Self::Completed => "completed",
-            Self::Failed => "failed",
-            Self::Cancelled => "cancelled",
-        }
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 
     /// Tells whether nothing is left to be done.

@@ -126,6 +126,8 @@ fn add(list: &mut Vec<String>, more: &[String]) {
 /// Whether a teammate may change anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[derive(strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum Gate {
     /// It may.
     Open,
@@ -135,11 +137,8 @@ pub enum Gate {
 
 impl Gate {
     /// Returns the gate as it is written.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Open => "open",
-            Self::Closed => "closed",
-        }
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 }
 
@@ -201,6 +200,8 @@ pub struct RestartLimit {
     clap::ValueEnum,
 )]
 #[serde(rename_all = "kebab-case")]
+#[derive(strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 pub enum SandboxMode {
     /// Only a private temporary directory; no network. The same as before a plan is approved.
     ReadOnly,
@@ -213,12 +214,8 @@ pub enum SandboxMode {
 
 impl SandboxMode {
     /// Returns the mode as it is written.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::WorkspaceWrite => "workspace-write",
-            Self::ReadOnly => "read-only",
-            Self::Off => "off",
-        }
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 }
 

@@ -10,6 +10,8 @@ use super::Phase;
 #[serde(rename_all = "snake_case")]
 #[value(rename_all = "snake_case")]
 #[schemars(rename = "Status")]
+#[derive(strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum MemberStatus {
     /// Spawned, but not ready yet.
     Starting,
@@ -31,17 +33,8 @@ pub enum MemberStatus {
 
 impl MemberStatus {
     /// Returns the status as it is written.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Starting => "starting",
-            Self::Idle => "idle",
-            Self::Working => "working",
-            Self::AwaitingApproval => "awaiting_approval",
-            Self::ShuttingDown => "shutting_down",
-            Self::Shutdown => "shutdown",
-            Self::Killed => "killed",
-            Self::Crashed => "crashed",
-        }
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 
     /// Tells whether the member has ended.

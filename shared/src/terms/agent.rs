@@ -107,6 +107,8 @@ pub struct Agent {
 /// How a worker drives an agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[derive(strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum Protocol {
     /// One process for each piece of work: the messages on standard input, the answer on standard output.
     Run,
@@ -117,6 +119,11 @@ pub enum Protocol {
 }
 
 impl Protocol {
+    /// Returns the protocol as it is written.
+    pub fn as_str(self) -> &'static str {
+        self.into()
+    }
+
     /// The protocols of agents that need no table in `team.toml`, and have the same name.
     pub const KNOWN: [Self; 2] = [Self::Claude, Self::Codex];
 
@@ -143,15 +150,6 @@ impl Protocol {
                 package: "@openai/codex",
                 tested: [Version([0, 150, 0]), Version([0, 169, 0])],
             }),
-        }
-    }
-
-    /// Returns its name, as it is written.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Run => "run",
-            Self::Claude => "claude",
-            Self::Codex => "codex",
         }
     }
 }

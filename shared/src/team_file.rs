@@ -152,14 +152,19 @@ impl TeamFile {
     /// [`TeamFileError`] if it cannot be read, is not the user's, or has a mistake.
     pub fn load(path: &Path, lookup: Lookup<'_>) -> Result<Self, TeamFileError> {
         let Some(bytes) = bytes_of(path)? else { return Ok(Self::default()) };
-        let parsed = match std::str::from_utf8(&bytes) {
-            Ok(text) => Self::parse(text),
-            Err(error) => Err(TeamFileError::not_utf8(&bytes, error.valid_up_to())),
-        };
-        let mut file = parsed.map_err(|error| error.in_file(path))?;
+        let mut file = Self::parse_bytes(&bytes).map_err(|error| error.in_file(path))?;
         path.clone_into(&mut file.path);
         file.make_absolute(lookup)?;
         Ok(file)
+    }
+
+    /// Reads the bytes of a file, wherever that stands.
+    ///
+    /// # Errors
+    /// [`TeamFileError`] for the first mistake.
+    pub fn parse_bytes(bytes: &[u8]) -> Result<Self, TeamFileError> {
+        let text = std::str::from_utf8(bytes);
+        Self::parse(text.map_err(|error| TeamFileError::not_utf8(bytes, error.valid_up_to()))?)
     }
 
     /// Returns what the file says of a teammate. Those of a member with a count have its terms, unless they have their own.

@@ -33,55 +33,47 @@ impl Stream {
         range: &Range,
         missing: Option<CommandError>,
     ) -> CommandResult {
-        block_on(self.stream(context, dir, range, missing))
-    }
-
-    async fn stream(
-        &self,
-        context: &Context,
-        dir: &TeamDir,
-        range: &Range,
-        missing: Option<CommandError>,
-    ) -> CommandResult {
-        let out = &context.out;
-        // Watched first, then read: what is written in between is seen.
-        let mut wake = range.follow.then(|| Wake::new(dir, &self.at, context.settings.poll));
-        let mut tail = Tail::new(dir, self.at.clone());
-        match (tail.begin(range.last, is_record)?, missing) {
-            (false, _) if range.follow => {
-                out.note(format_args!("waiting for {} to appear", dir.path(&self.at).display()));
-            }
-            (false, Some(missing)) => return Err(missing),
-            _ => {}
-        }
-        let (mut records, mut shown) = (Vec::new(), 0);
-        while !range.follow || !out.closed() {
-            let mut lines = tail.read()?;
-            let end = lines.is_empty();
-            lines.retain(|line| is_record(line) && self.since.is_none_or(|since| is_since(line, since)));
-            shown += lines.len();
-            if !out.is_json() {
-                out.wrapped(&lines.iter().map(|line| (self.human)(line) + "\n").collect::<String>())?;
-            } else if range.follow {
-                lines.iter().try_for_each(|line| out.json(&as_it_stands(line)))?;
-            } else {
-                records.extend(lines.iter().map(|line| as_it_stands(line)));
-            }
-            match &mut wake {
-                Some(wake) if end => wake.changed().await,
-                None if end => break,
+        block_on(async {
+            let out = &context.out;
+            // Watched first, then read: what is written in between is seen.
+            let mut wake = range.follow.then(|| Wake::new(dir, &self.at, context.settings.poll));
+            let mut tail = Tail::new(dir, self.at.clone());
+            match (tail.begin(range.last, is_record)?, missing) {
+                (false, _) if range.follow => {
+                    out.note(format_args!("waiting for {} to appear", dir.path(&self.at).display()));
+                }
+                (false, Some(missing)) => return Err(missing),
                 _ => {}
             }
-        }
-        if range.follow {
-            return Ok(ExitCode::Done);
-        }
-        if out.is_json() {
-            out.json(&records)?;
-        } else if shown == 0 && range.last != Some(0) {
-            out.note("there is nothing yet");
-        }
-        Ok(ExitCode::Done)
+            let (mut records, mut shown) = (Vec::new(), 0);
+            while !range.follow || !out.closed() {
+                let mut lines = tail.read()?;
+                let end = lines.is_empty();
+                lines.retain(|line| is_record(line) && self.since.is_none_or(|since| is_since(line, since)));
+                shown += lines.len();
+                if !out.is_json() {
+                    out.wrapped(&lines.iter().map(|line| (self.human)(line) + "\n").collect::<String>())?;
+                } else if range.follow {
+                    lines.iter().try_for_each(|line| out.json(&as_it_stands(line)))?;
+                } else {
+                    records.extend(lines.iter().map(|line| as_it_stands(line)));
+                }
+                match &mut wake {
+                    Some(wake) if end => wake.changed().await,
+                    None if end => break,
+                    _ => {}
+                }
+            }
+            if range.follow {
+                return Ok(ExitCode::Done);
+            }
+            if out.is_json() {
+                out.json(&records)?;
+            } else if shown == 0 && range.last != Some(0) {
+                out.note("there is nothing yet");
+            }
+            Ok(ExitCode::Done)
+        })
     }
 }
 

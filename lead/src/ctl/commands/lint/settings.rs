@@ -5,21 +5,13 @@ use std::path::Path;
 use teamd_shared::team_file::TeamFile;
 
 use super::Remark;
-use super::lines::column_of;
 
 /// Reads the settings. A file is read as at work: whose it is counts too.
 pub(super) fn lint(file: &str, bytes: &[u8]) -> Vec<Remark> {
     const READER: &str =
         "`teamd start`, `spawn` and `shutdown` refuse; other commands go on without the file";
-    let read = match std::str::from_utf8(bytes) {
-        Ok(text) if file == "-" => TeamFile::parse(text),
-        Err(error) if file == "-" => {
-            let before = &bytes[..error.valid_up_to()];
-            let line = before.iter().filter(|&&byte| byte == b'\n').count() + 1;
-            let begins = before.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
-            let column = column_of(&before[begins..], before.len());
-            return vec![Remark::error((line, column), "this byte is not UTF-8", READER)];
-        }
+    let read = match file {
+        "-" => TeamFile::parse_bytes(bytes),
         _ => TeamFile::load(Path::new(file), &|name| std::env::var(name).ok()),
     };
     match read {

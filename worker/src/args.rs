@@ -47,7 +47,7 @@ pub(crate) struct RunArgs {
     pub(crate) cgroup: Option<PathBuf>,
     /// The means to confine its commands
     #[command(flatten)]
-    pub(crate) confinement: ConfinementArgs,
+    pub(crate) confinement: Confinement,
 }
 
 /// For which team a job is, and by which means it is done.
@@ -61,12 +61,12 @@ pub(crate) struct JobArgs {
     pub(crate) cgroup: Option<PathBuf>,
     /// The means to confine its commands
     #[command(flatten)]
-    pub(crate) confinement: ConfinementArgs,
+    pub(crate) confinement: Confinement,
 }
 
 /// The means to confine commands.
-#[derive(Debug, clap::Args)]
-pub(crate) struct ConfinementArgs {
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct Confinement {
     /// A program of the team, as the daemon was started: no command replaces it
     #[arg(long = "program", value_name = "FILE")]
     pub(crate) programs: Vec<PathBuf>,
@@ -74,11 +74,11 @@ pub(crate) struct ConfinementArgs {
     #[arg(long, value_name = "DIR")]
     pub(crate) config: Option<PathBuf>,
     /// How commands are confined: the layers that the daemon found
-    #[arg(long, value_name = "LAYERS", default_value = "none")]
-    pub(crate) sandbox_layers: Layers,
+    #[arg(long = "sandbox-layers", value_name = "LAYERS", default_value = "none")]
+    pub(crate) layers: Layers,
     /// Run commands although these layers do not keep all that a sandbox promises
-    #[arg(long)]
-    pub(crate) allow_weak_sandbox: bool,
+    #[arg(long = "allow-weak-sandbox")]
+    pub(crate) weak: bool,
 }
 
 /// What to find out.

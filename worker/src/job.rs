@@ -18,9 +18,8 @@ use teamd_shared::process::{deny_tracing, survive_file_limit};
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 use tokio::sync::oneshot;
 
-use crate::args::JobArgs;
+use crate::args::{Confinement, JobArgs};
 use crate::cgroup::OwnCgroup;
-use crate::tools::Confinement;
 use crate::{check, git};
 
 /// For which team a job is done, and by which means.
@@ -52,7 +51,7 @@ fn run(args: &JobArgs) -> anyhow::Result<JobReport> {
     let (order, unwanted) = read_order()?;
     let setting = Setting {
         dir: Arc::new(TeamDir::open(&args.team_dir)?),
-        confinement: (&args.confinement).into(),
+        confinement: args.confinement.clone(),
         cgroup: args.cgroup.clone().map(OwnCgroup::begin),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();

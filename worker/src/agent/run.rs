@@ -137,7 +137,7 @@ fn make_toolbox(
         sealed: Vec::new(),
         bounds: terms.bounds,
         cgroup: args.cgroup.clone().map(OwnCgroup::begin),
-        confinement: (&args.confinement).into(),
+        confinement: args.confinement.clone(),
     })
 }
 

@@ -50,7 +50,7 @@ use sleep::Sleep;
 use spawn_teammate::SpawnTeammate;
 pub(crate) use table::{AfterCrash, Caller};
 use tasks::TaskAction;
-pub(crate) use toolbox::{Confinement, Toolbox, ToolboxConfig};
+pub(crate) use toolbox::{Toolbox, ToolboxConfig};
 pub(crate) use workspace::{Guide, Rest};
 use write_file::WriteFile;
 

@@ -9,7 +9,7 @@ use anyhow::Context as _;
 use teamd_shared::environment::Environment;
 use teamd_shared::member::{Agent, Bounds, Gate, Sandbox, SandboxMode};
 use teamd_shared::name::Name;
-use teamd_shared::sandbox::{Layers, Namespaces};
+use teamd_shared::sandbox::Namespaces;
 use teamd_shared::state::StateDir;
 use teamd_shared::team_dir::TeamDir;
 use tokio::time::{Duration, Instant, sleep_until};
@@ -18,7 +18,7 @@ use super::bash::{Background, Bash, Foreground, GateHandle, LiveLog, Ran, cannot
 use super::run_agent::Setting;
 use super::workspace::{Guide, Workspace};
 use super::{AgentProcess, EditFile, Launch, LocalAction, Outcome, RunAgent, Runs, Sleep, Tools, WriteFile};
-use crate::args::ConfinementArgs;
+use crate::args::Confinement;
 use crate::cgroup::OwnCgroup;
 use crate::model::Gateway;
 use crate::sandbox::{self, Origin, Places, TempDir};
@@ -71,30 +71,6 @@ pub(crate) struct ToolboxConfig {
     pub(crate) bounds: Bounds,
     /// The cgroup in which commands run, if there is one.
     pub(crate) cgroup: Option<Arc<OwnCgroup>>,
-}
-
-/// The means to confine commands.
-#[derive(Debug, Clone)]
-pub(crate) struct Confinement {
-    /// The layers that work here.
-    pub(crate) layers: Layers,
-    /// Whether commands run although that is not enough: the user has said so by name.
-    pub(crate) weak: bool,
-    /// The programs of the team: no command replaces them.
-    pub(crate) programs: Vec<PathBuf>,
-    /// The configuration of the user as the daemon finds it.
-    pub(crate) config: Option<PathBuf>,
-}
-
-impl From<&ConfinementArgs> for Confinement {
-    fn from(args: &ConfinementArgs) -> Self {
-        Self {
-            layers: args.sandbox_layers,
-            weak: args.allow_weak_sandbox,
-            programs: args.programs.clone(),
-            config: args.config.clone(),
-        }
-    }
 }
 
 /// The tools that work on the machine.

@@ -26,11 +26,11 @@ fn worker_entry() {
             team_dir: team_dir.into(),
             name,
             incarnation,
-            confinement: crate::args::ConfinementArgs {
+            confinement: crate::args::Confinement {
                 programs: Vec::new(),
                 config: None,
-                sandbox_layers: teamd_shared::sandbox::Layers::default(),
-                allow_weak_sandbox: false,
+                layers: teamd_shared::sandbox::Layers::default(),
+                weak: false,
             },
         });
         assert_eq!(code, ExitCode::SUCCESS);

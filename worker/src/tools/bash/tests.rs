@@ -24,7 +24,7 @@ use super::*;
 use teamd_shared::member::{Gate, Sandbox, SandboxMode};
 use teamd_shared::sandbox::Layers;
 
-use crate::tools::toolbox::Confinement;
+use crate::args::Confinement;
 use crate::tools::toolbox::Running;
 use crate::tools::{Toolbox, ToolboxConfig};
 

@@ -157,7 +157,7 @@ fn each_attack_on_the_page_is_refused_and_changes_nothing() {
     }
     assert_eq!(page.post("/answer", &" ".repeat(70_000)).code, 413);
     assert_eq!(page.post("/answer", "no JSON").code, 400);
-    assert_eq!(page.post("/answer", &json!({"id": id}).to_string()).code, 409);
+    assert_eq!(page.post("/answer", &json!({"id": id}).to_string()).code, 400);
     assert_eq!(team.request(&id)["status"], "pending");
     let head = page.get("/").head;
     for header in [

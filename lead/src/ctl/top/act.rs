@@ -3,21 +3,22 @@
 use std::pin::Pin;
 
 use futures_util::stream::FuturesUnordered;
+use serde::Deserialize;
 use teamd_shared::control::TaskOrder;
+use teamd_shared::id::RequestId;
 use teamd_shared::journal::Team;
 use teamd_shared::name::Name;
 use teamd_shared::task::Task;
 use teamd_shared::team_dir::TeamDir;
 use tokio::sync::oneshot;
 
-use super::app::Verdict;
 use crate::client::Client;
 use crate::ctl::args::{Command, Mailbox};
 use crate::ctl::commands::{answer, interrupt, send, shutdown, spawn, status, task};
-use crate::ctl::context::Context;
-use crate::ctl::escape;
+use crate::ctl::context::{Context, block_on};
 use crate::ctl::output::{Output, paint};
 use crate::ctl::render::DIM;
+use crate::ctl::{escape, text};
 use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
 
@@ -55,25 +56,48 @@ pub(in crate::ctl) fn hold<'d>(mut client: Client) -> Act<'d> {
     })
 }
 
-/// Answers a request: this one, and no other.
-pub(super) fn answer(dir: &TeamDir, verdict: Verdict) -> Act<'_> {
-    Box::pin(async move {
-        let Verdict { request_id, what, approve, feedback } = verdict;
-        let status = if approve { "approved" } else { "rejected" };
-        let answer = answer::Answer { approve, feedback, permissions: None };
-        Done::Said(match answer::record(dir, &request_id, answer).await {
-            Ok(repeated) => format!("the {what} is {}{status}", if repeated { "already " } else { "" }),
-            Err(error) => explained(&error),
-        })
-    })
+/// What a person wants done, as the page says it.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(in crate::ctl) enum Order {
+    /// This request, and no other one.
+    Answer {
+        id: RequestId,
+        approve: bool,
+        feedback: String,
+        /// What is answered, for people, where it is more than the id.
+        #[serde(skip)]
+        what: Option<String>,
+    },
+    /// A message to an agent.
+    Send { to: Name, text: String },
 }
 
-/// Sends a message.
-pub(super) fn send<'d>(context: &Context, name: Name, text: String) -> Act<'d> {
-    said(context, move |context| {
-        let to = Mailbox { to: name.to_string(), owner: name };
-        send::deliver(context, &to, text, false)
-    })
+impl Order {
+    /// Has it done.
+    pub(in crate::ctl) fn run(self, context: &Context) -> CommandResult {
+        match self {
+            Self::Answer { approve: false, feedback, .. } if feedback.trim().is_empty() => {
+                Err(CommandError::new(ExitCode::Usage, "a rejection says why"))
+            }
+            Self::Answer { id, approve, feedback, what } => {
+                let (dir, what) = (context.dir()?, what.unwrap_or_else(|| id.to_string()));
+                let answer = answer::Answer { approve, feedback, permissions: None };
+                let already = if block_on(answer::record(&dir, &id, answer))? { "already " } else { "" };
+                let status = if approve { "approved" } else { "rejected" };
+                context.out.text(format_args!("{what} is {already}{status}")).map(|()| ExitCode::Done)
+            }
+            Self::Send { to: owner, text } => {
+                let content = text::not_blank(text, "message")?;
+                send::deliver(context, &Mailbox { to: owner.to_string(), owner }, content, false)
+            }
+        }
+    }
+}
+
+/// Does what a person ordered.
+pub(super) fn order<'d>(context: &Context, order: Order) -> Act<'d> {
+    said(context, |context| order.run(context))
 }
 
 /// Gives an order about tasks.

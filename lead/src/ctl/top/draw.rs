@@ -11,8 +11,7 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Clear;
-use teamd_shared::config::{Roster, RosterMember};
-use teamd_shared::journal::Team;
+use teamd_shared::config::RosterMember;
 use teamd_shared::price::Dollars;
 use teamd_shared::transcript::Usage;
 
@@ -22,9 +21,8 @@ use crate::ctl::grouping::Group;
 use crate::ctl::output::paint;
 use crate::ctl::render::{BAD, BOLD, DIM, count};
 use crate::ctl::table::{cut, width};
-use crate::ctl::view::{Conversation, Feed, Past, Row, Side};
+use crate::ctl::view::{Row, Seen, Side};
 use crate::ctl::{clock, escape, tokens};
-use crate::error::CommandError;
 
 pub(super) use team::retain;
 
@@ -40,13 +38,8 @@ const TYPED: usize = 8;
 /// What there is to show.
 pub(super) struct Scene<'s> {
     pub(super) rows: Vec<Row<'s>>,
-    pub(super) roster: &'s Roster,
-    pub(super) team: &'s Team,
-    pub(super) past: &'s Past,
-    pub(super) feed: &'s Feed,
-    pub(super) conversation: Option<&'s Conversation<'s>>,
+    pub(super) seen: Seen<'s, 's>,
     pub(super) has_daemon: bool,
-    pub(super) trouble: Option<&'s CommandError>,
     /// Seconds since 1970.
     pub(super) now: f64,
     /// Looks at a member that is on the screen: its files, and, closely, how many bytes of memory its processes use.
@@ -89,7 +82,7 @@ impl App {
 
     fn tabs(&mut self, frame: &mut Frame<'_>, scene: &Scene<'_>, area: Rect) {
         let count = |count: usize| if count == 0 { String::new() } else { format!(" {count}") };
-        let open = scene.team.tasks.values().filter(|task| !task.status.is_finished()).count();
+        let open = scene.seen.team.tasks.values().filter(|task| !task.status.is_finished()).count();
         let agent = self.agent().map_or_else(|| "Conversation".to_owned(), ToString::to_string);
         let titles = [
             "Team".to_owned(),
@@ -126,7 +119,7 @@ impl App {
     }
 
     fn said_lines(&self, scene: &Scene<'_>, columns: usize) -> Vec<Line<'static>> {
-        let trouble = scene.trouble.map(|error| paint(BAD, format_args!("error: {error}")));
+        let trouble = scene.seen.trouble.map(|error| paint(BAD, format_args!("error: {error}")));
         let question = self.question.as_ref().map(|question| paint(BOLD, question.text()));
         let said =
             question.or_else(|| (!self.said.is_empty()).then(|| escape::text(&self.said).into_owned()));
@@ -173,7 +166,7 @@ impl Overlay {
 fn header(scene: &Scene<'_>, columns: usize) -> Line<'static> {
     let count = |group| scene.rows.iter().filter(|row| row.standing.group == group).count();
     let (live, style) = if scene.has_daemon { ("live", DIM) } else { ("NO DAEMON", BAD.bold()) };
-    let name = cut(&escape::line(&scene.roster.team_name), Some((columns / 4).clamp(4, 20)));
+    let name = cut(&escape::line(&scene.seen.roster.team_name), Some((columns / 4).clamp(4, 20)));
     let mut line = paint(BOLD, format_args!(" {name} "));
     let mut taken = width(&name) + width(live) + 3;
     let groups = [
@@ -200,7 +193,7 @@ fn header(scene: &Scene<'_>, columns: usize) -> Line<'static> {
         line.push_str(&format!(" {} ", paint(style, text)));
     }
     let mut usage = Usage::default();
-    scene.roster.members.iter().for_each(|member| usage += member.usage);
+    scene.seen.roster.members.iter().for_each(|member| usage += member.usage);
     let cost = scene.rows.iter().filter_map(|row| row.cost).fold(Dollars::default(), |sum, cost| sum + cost);
     let cost = if cost == Dollars::default() { String::new() } else { format!(" {cost}") };
     let spent = tokens::count(usage.input() + usage.output_tokens);

@@ -29,13 +29,13 @@ use super::context::{Context, block_on};
 use super::escape;
 use super::processes::Processes;
 use super::resources::Resources;
-use super::view::{Seen, TeamFiles, rows, sort};
+use super::view::{TeamFiles, rows, sort};
 use super::{clock, money, roster};
 use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
 
-use act::{Act, Actions, Done};
-use app::{App, Pane, Wish};
+use act::{Act, Actions, Done, Order};
+use app::{App, Pane, Verdict, Wish};
 use draw::Scene;
 use screen::Screen;
 
@@ -183,11 +183,8 @@ impl<'d> Top<'d> {
             let known = processes.insert(fresh.unwrap_or_else(|| (Processes::read(), Instant::now())));
             (side, Resources::of(&known.0, seen.roster, member, false).map(|it| it.memory()))
         };
-        let (conversation, trouble, now) = (seen.conversation, seen.trouble, wall());
-        let Seen { roster, team, past, feed, .. } = seen;
         let has_daemon = *has_daemon;
-        let mut scene =
-            Scene { rows, roster, team, past, feed, conversation, has_daemon, trouble, now, look };
+        let mut scene = Scene { rows, seen, has_daemon, now: wall(), look };
         screen.draw(|frame| app.draw(frame, &mut scene))?;
         app.drawn(Instant::now());
         Ok(())
@@ -231,8 +228,11 @@ impl<'d> Top<'d> {
         let (context, dir) = (self.context, self.files.dir);
         match wish {
             Wish::Quit | Wish::Suspend => None,
-            Wish::Answer(verdict) => Some(act::answer(dir, verdict)),
-            Wish::Send(name, text) => Some(act::send(context, name, text)),
+            Wish::Answer(Verdict { request_id: id, what, approve, feedback }) => {
+                let what = Some(format!("the {what}"));
+                Some(act::order(context, Order::Answer { id, approve, feedback, what }))
+            }
+            Wish::Send(to, text) => Some(act::order(context, Order::Send { to, text })),
             Wish::Task(order) => Some(act::task(context, order)),
             Wish::ShowTask(id) => {
                 let (seen, _) = self.files.seen();

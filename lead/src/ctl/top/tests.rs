@@ -20,7 +20,7 @@ use super::draw::{self, Scene};
 use crate::ctl::args::Command;
 use crate::ctl::requests::tests::spawned;
 use crate::ctl::roster::tests::member;
-use crate::ctl::view::{Feed, Past, Side, Step, TeamFiles, rows, sort};
+use crate::ctl::view::{Feed, Past, Seen, Side, Step, TeamFiles, rows, sort};
 
 /// A team, what a person does with it, and the screen.
 struct Stage {
@@ -106,16 +106,13 @@ impl Stage {
         sort(&mut rows);
         draw::retain(&mut rows, &self.app.filter);
         self.app.set(&rows, (&team, &past), feed.items());
-        let (seen, _) = files.seen();
+        let (read, _) = files.seen();
+        let (roster, running, trouble) = (&self.roster, &running, None);
+        let seen = Seen { roster, running, team: &team, past: &past, feed: &feed, trouble, ..read };
         let mut scene = Scene {
             rows,
-            roster: &self.roster,
-            team: &team,
-            past: &past,
-            feed: &feed,
-            conversation: seen.conversation,
+            seen,
             has_daemon: true,
-            trouble: None,
             now: wall(),
             look: &mut |_, closely| {
                 (Side { unread: Some(3), ..Side::default() }, closely.then_some(18 << 20))

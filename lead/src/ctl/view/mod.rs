@@ -22,7 +22,9 @@ mod timeline;
 pub(super) use account::{Account, Share};
 pub(super) use conversation::{Conversation, Placed};
 pub(super) use entries::{EntryReader, NewEntries};
-pub(super) use feed::{Feed, Item};
+#[cfg(test)]
+pub(super) use feed::Feed;
+pub(super) use feed::Item;
 pub(super) use history::history;
 pub(super) use journal::{JournalFollower, NewLines};
 pub(super) use ledger::{Spent, ledger};

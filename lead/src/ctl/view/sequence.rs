@@ -1,6 +1,6 @@
 //! A sequence diagram of what happened: a lifeline for each agent, an arrow for each message, a bar for each incarnation. Pure.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use teamd_shared::id::RequestId;
 use teamd_shared::message::{ALL, LEAD, TEAMD, USER};
@@ -77,6 +77,28 @@ impl Sequence {
         let events = events.collect();
         let lifelines = lifelines.iter().map(|name| escape::line(name).into_owned()).collect();
         Self { lifelines, events, earlier: earlier.len() }
+    }
+}
+
+impl Sequence {
+    /// Returns the incarnations: the lifeline of each, and from which to which event; one that began earlier has no first event,
+    /// and one that goes on no last.
+    pub(in crate::ctl) fn incarnations(&self) -> Vec<(usize, Option<usize>, Option<usize>)> {
+        let mut open: BTreeMap<usize, Option<usize>> = BTreeMap::new();
+        let (mut all, mut known) = (Vec::new(), BTreeSet::new());
+        for (row, event) in self.events.iter().enumerate() {
+            let is_first = event.turning.is_some() && known.insert(event.from);
+            match event.turning {
+                Some(Turning::Began) => _ = open.entry(event.from).or_insert(Some(row)),
+                Some(Turning::Ended) => {
+                    let from = open.remove(&event.from).or(is_first.then_some(None));
+                    all.extend(from.map(|from| (event.from, from, Some(row))));
+                }
+                None => {}
+            }
+        }
+        all.extend(open.into_iter().map(|(lifeline, from)| (lifeline, from, None)));
+        all
     }
 }
 
@@ -164,5 +186,25 @@ mod tests {
         let only_last = Sequence::of(&vec![said("user", "lead", "x"); EVENTS + 3], (EVENTS, LIFELINES));
         assert_eq!((only_last.earlier, only_last.events.len()), (3, EVENTS));
         assert_eq!((only_last.lifelines.len(), only_last.events[0].to), (1, 0), "a note on the lead");
+    }
+
+    #[test]
+    fn an_incarnation_begins_and_ends_with_its_process() {
+        let turn = |turning, from| Event {
+            at: 1.0,
+            from,
+            to: from,
+            label: String::new(),
+            text: String::new(),
+            request: None,
+            turning,
+            is_trouble: false,
+        };
+        let (began, ended) = (Some(Turning::Began), Some(Turning::Ended));
+        let turns = [(ended, 1), (began, 2), (began, 1), (None, 1), (ended, 2), (ended, 2), (began, 2)];
+        let events = turns.map(|(turning, from)| turn(turning, from)).into();
+        let sequence = Sequence { lifelines: Vec::new(), events, earlier: 0 };
+        let expected = [(1, None, Some(0)), (2, Some(1), Some(4)), (1, Some(2), None), (2, Some(6), None)];
+        assert_eq!(sequence.incarnations(), expected);
     }
 }

@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use teamd_shared::config::RosterMember;
 use teamd_shared::name::Name;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
-use teamd_shared::transcript::{Entry, Event};
 use teamd_shared::watch::Changes;
 
 use super::files::has;
+use super::ledger::{Ledger, Spent};
 use crate::ctl::roster;
 use crate::ctl::tail::Tail;
 
@@ -25,8 +25,8 @@ const ENTRIES: usize = 60;
 pub(in crate::ctl) struct Side {
     /// None where the inbox cannot be read.
     pub(in crate::ctl) unread: Option<u64>,
-    /// When tokens were charged, and how many.
-    pub(in crate::ctl) spent_at: Vec<(f64, u64)>,
+    /// What its model used.
+    pub(in crate::ctl) spent: Vec<Spent>,
 }
 
 /// What is known of the members that were looked at.
@@ -37,10 +37,10 @@ impl Side {
     /// Returns the tokens of the last minutes, oldest first.
     pub(in crate::ctl) fn spent(&self, now: f64) -> [u64; SLOTS] {
         let mut slots = [0; SLOTS];
-        for (at, tokens) in &self.spent_at {
-            let slot =
-                slots.iter_mut().rev().zip(1..).find(|(_, number)| now - at < f64::from(*number) * SLOT);
-            slot.into_iter().for_each(|(slot, _)| *slot += tokens);
+        for spent in &self.spent {
+            let is_within = |number: i32| now - spent.at < f64::from(number) * SLOT;
+            let slot = slots.iter_mut().rev().zip(1..).find(|(_, number)| is_within(*number));
+            slot.into_iter().for_each(|(slot, _)| *slot += spent.usage.billed());
         }
         slots
     }
@@ -66,14 +66,10 @@ fn look(dir: &TeamDir, member: &RosterMember) -> Side {
     let begun = tail.begin(Some(ENTRIES), |line| !line.trim_ascii().is_empty());
     // What cannot be read is not shown; the unread messages then say so.
     let lines = begun.and_then(|_| tail.read()).unwrap_or_default();
-    let entries = lines.iter().filter_map(|line| serde_json::from_slice::<Entry>(line).ok());
-    let spent = entries.filter_map(|entry| match entry.event {
-        Event::Answer { usage, .. } | Event::Charged { usage } | Event::Compacted { usage, .. } => {
-            Some((entry.at, usage.billed()))
-        }
-        _ => None,
-    });
-    Side { spent_at: spent.collect(), unread: roster::unread(dir, member).ok() }
+    let entries = lines.iter().filter_map(|line| serde_json::from_slice(line).ok());
+    let mut ledger = Ledger::default();
+    entries.for_each(|entry| ledger.entry(&member.name, &entry));
+    Side { spent: ledger.spent, unread: roster::unread(dir, member).ok() }
 }
 
 #[cfg(test)]
@@ -83,7 +79,11 @@ mod tests {
     #[test]
     fn tokens_are_counted_by_the_time_that_has_passed() {
         let spent = vec![(0.0, 1), (700.0, 5), (971.0, 10), (999.0, 20), (1000.0, 1), (1200.0, 7)];
-        let slots = Side { unread: None, spent_at: spent }.spent(1000.0);
+        let spent = spent.into_iter().map(|(at, output_tokens)| {
+            let usage = teamd_shared::transcript::Usage { output_tokens, ..Default::default() };
+            Spent { at, usage, is_turn: true }
+        });
+        let slots = Side { unread: None, spent: spent.collect() }.spent(1000.0);
         assert_eq!((slots[SLOTS - 1], slots[SLOTS - 11], slots.iter().sum::<u64>()), (38, 5, 43));
     }
 }

@@ -53,15 +53,8 @@ pub(super) enum Route {
     Once(View),
     /// A view, and each change of it.
     Stream(View),
-    /// Something is to be done: what stands in the body.
-    Act(Verb),
-}
-
-/// What can be done.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Verb {
-    Answer,
-    Send,
+    /// Something of this kind is to be done: the rest stands in the body.
+    Act(&'static str),
 }
 
 /// Why a request is not answered.
@@ -101,8 +94,8 @@ impl Guard {
         let route = match (is_post, path) {
             (false, "/view") => view(query).map(Route::Once),
             (false, "/events") => view(query).map(Route::Stream),
-            (true, "/answer") => Some(Route::Act(Verb::Answer)),
-            (true, "/send") => Some(Route::Act(Verb::Send)),
+            (true, "/answer") => Some(Route::Act("answer")),
+            (true, "/send") => Some(Route::Act("send")),
             _ => None,
         };
         route.ok_or(Refusal(StatusCode::NOT_FOUND, "there is no such thing"))
@@ -207,9 +200,9 @@ mod tests {
         assert_eq!(ask(&guard, "GET /view?view=task&id=7", &[]), Ok(Route::Once(View::Task(7))));
         let window = "GET /view?view=timeline&seconds=60&until=99";
         assert_eq!(ask(&guard, window, &[]), Ok(Route::Once(View::Timeline(60, Some(99)))));
-        assert_eq!(ask(&guard, "POST /answer", &[]), Ok(Route::Act(Verb::Answer)));
+        assert_eq!(ask(&guard, "POST /answer", &[]), Ok(Route::Act("answer")));
         let by_name = [("host", "localhost:8080"), ("origin", "http://localhost:8080")];
-        assert_eq!(ask(&guard, "POST /send", &by_name), Ok(Route::Act(Verb::Send)));
+        assert_eq!(ask(&guard, "POST /send", &by_name), Ok(Route::Act("send")));
         // The page itself tells nothing.
         let bare = [("authorization", ""), ("origin", ""), ("sec-fetch-site", "none")];
         assert!(matches!(ask(&guard, "GET /", &bare), Ok(Route::Asset(_))));

@@ -15,8 +15,6 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use serde_json::{Map, Value, json};
 use teamd_shared::clock::wall;
-use teamd_shared::id::RequestId;
-use teamd_shared::name::Name;
 use teamd_shared::price::Prices;
 use teamd_shared::team_dir::TeamDir;
 use tokio::net::TcpListener;
@@ -24,16 +22,15 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use uuid::Uuid;
 
-use super::args::{Mailbox, Web};
-use super::commands::{answer, send};
+use super::args::Web;
 use super::context::{Context, block_on};
 use super::top::act::{self, Act, Done, in_thread};
 use super::view::TeamFiles;
-use super::{money, roster, text};
+use super::{money, roster};
 use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
 
-use guard::{Guard, Verb, View};
+use guard::{Guard, View};
 use server::{Ask, Site};
 use shown::Shown;
 
@@ -188,17 +185,11 @@ impl<'d> Hub<'d> {
         match ask {
             // A browser that is gone wants no answer.
             Ask::View(view, answer) => drop(answer.send(self.view(&view))),
-            Ask::Act(verb, order, answer) => {
-                let done = order_of(verb, &order).map(|order| in_thread(self.context, |it| order.run(it)));
+            Ask::Act(order, answer) => {
+                let done = in_thread(self.context, |it| order.run(it));
                 tokio::spawn(async move {
-                    let said = match done {
-                        None => (false, "error: a part of the order is missing".to_owned()),
-                        Some(done) => {
-                            let printed = done.await;
-                            (printed.is_done, printed.text)
-                        }
-                    };
-                    answer.send(said).ok();
+                    let printed = done.await;
+                    answer.send((printed.is_done, printed.text)).ok();
                 });
             }
         }
@@ -227,51 +218,6 @@ impl<'d> Hub<'d> {
         }
         self.made.push((view.clone(), shown.clone()));
         Some(shown)
-    }
-}
-
-/// What a person wants done.
-enum Order {
-    /// This request, and no other one.
-    Answer(RequestId, bool, String),
-    Send(Name, String),
-}
-
-fn order_of(verb: Verb, order: &Value) -> Option<Order> {
-    let text = |name: &str| order.get(name)?.as_str().map(str::to_owned);
-    Some(match verb {
-        Verb::Answer => Order::Answer(
-            RequestId::new(&text("id")?).ok()?,
-            order.get("approve")?.as_bool()?,
-            text("feedback")?,
-        ),
-        Verb::Send => Order::Send(Name::of_inbox(&text("to")?).ok()?, text("text")?),
-    })
-}
-
-impl Order {
-    fn run(self, context: &Context) -> CommandResult {
-        match self {
-            Self::Answer(id, approve, feedback) => {
-                if !approve && feedback.trim().is_empty() {
-                    return Err(CommandError::new(ExitCode::Usage, "a rejection says why"));
-                }
-                let dir = context.dir()?;
-                let repeated = block_on(answer::record(
-                    &dir,
-                    &id,
-                    answer::Answer { approve, feedback, permissions: None },
-                ))?;
-                let (already, status) =
-                    (if repeated { "already " } else { "" }, if approve { "approved" } else { "rejected" });
-                context.out.text(format_args!("{id} is {already}{status}")).map(|()| ExitCode::Done)
-            }
-            Self::Send(name, content) => {
-                let content = text::not_blank(content, "message")?;
-                let to = Mailbox { to: name.to_string(), owner: name };
-                send::deliver(context, &to, content, false)
-            }
-        }
     }
 }
 

@@ -17,8 +17,9 @@ use serde_json::{Map, Value, json};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 
-use super::guard::{Guard, Refusal, Route, Verb, View};
+use super::guard::{Guard, Refusal, Route, View};
 use super::page::POLICY;
+use crate::ctl::top::act::Order;
 
 /// The most connections, and streams among them.
 const CONNECTIONS: usize = 16;
@@ -49,7 +50,7 @@ pub(super) enum Ask {
     /// What a view shows; none if there is no such thing.
     View(View, oneshot::Sender<Option<Map<String, Value>>>),
     /// Do this, and say what came of it, and whether it is done.
-    Act(Verb, Value, oneshot::Sender<(bool, String)>),
+    Act(Order, oneshot::Sender<(bool, String)>),
 }
 
 /// What all connections share.
@@ -99,7 +100,7 @@ async fn respond(site: &Arc<Site>, request: Request<Incoming>) -> Response<Body>
         Ok(Route::Asset(asset)) => Ok(response(StatusCode::OK, asset.kind, full(asset.text))),
         Ok(Route::Once(view)) => site.once(view).await,
         Ok(Route::Stream(view)) => site.stream(view),
-        Ok(Route::Act(verb)) => site.act(verb, body).await,
+        Ok(Route::Act(kind)) => site.act(kind, body).await,
         Err(refusal) => Err(refusal),
     };
     answer.unwrap_or_else(|Refusal(code, why)| json_response(code, &json!({"error": why})))
@@ -143,15 +144,16 @@ impl Site {
         Ok(response(StatusCode::OK, "text/event-stream", StreamBody::new(events).boxed_unsync()))
     }
 
-    async fn act(&self, verb: Verb, body: Incoming) -> Result<Response<Body>, Refusal> {
+    async fn act(&self, kind: &str, body: Incoming) -> Result<Response<Body>, Refusal> {
         let body = tokio::time::timeout(PATIENCE, Limited::new(body, BODY).collect()).await;
         let body = body.map_err(|_| Refusal(StatusCode::REQUEST_TIMEOUT, "the body did not come"))?;
         let body = body.map_err(|_| Refusal(StatusCode::PAYLOAD_TOO_LARGE, "the text is too long"))?;
-        let order = serde_json::from_slice(&body.to_bytes())
-            .map_err(|_| Refusal(StatusCode::BAD_REQUEST, "the body is not JSON"))?;
+        let order = serde_json::from_slice::<Value>(&body.to_bytes())
+            .and_then(|body| serde_json::from_value(json!({kind: body})))
+            .map_err(|_| Refusal(StatusCode::BAD_REQUEST, "the body is not such an order"))?;
         let (answer, answered) = oneshot::channel();
         let gone = || Refusal(StatusCode::SERVICE_UNAVAILABLE, "`teamctl web` is ending");
-        self.asks.send(Ask::Act(verb, order, answer)).await.map_err(|_| gone())?;
+        self.asks.send(Ask::Act(order, answer)).await.map_err(|_| gone())?;
         let (is_done, said) = answered.await.map_err(|_| gone())?;
         let code = if is_done { StatusCode::OK } else { StatusCode::CONFLICT };
         Ok(json_response(code, &json!({"said": said})))

@@ -177,7 +177,8 @@ impl Shown<'_, '_> {
                 "turning": turning, "bad": event.is_trouble, "text": body(&event.text)})
         };
         let events: Vec<Value> = sequence.events.iter().map(event).collect();
-        json!({"lifelines": sequence.lifelines, "events": events, "earlier": sequence.earlier})
+        json!({"lifelines": sequence.lifelines, "events": events, "earlier": sequence.earlier,
+            "incarnations": sequence.incarnations()})
     }
 
     /// Says what members and tasks did when.

@@ -43,7 +43,9 @@ pub(super) fn draw(sequence: &Sequence) -> String {
             &mut svg,
             format_args!("<line class=\"line\" x1=\"{x}\" y1=\"{HEAD}\" x2=\"{x}\" y2=\"{height}\"/>"),
         );
-        bars(&mut svg, sequence, number);
+    }
+    for (lifeline, from, to) in sequence.incarnations() {
+        bar(&mut svg, lifeline, (from.map_or(HEAD, y), to.map_or(y(rows), y)));
     }
     let mut last = String::new();
     for (row, event) in sequence.events.iter().enumerate() {
@@ -57,25 +59,6 @@ pub(super) fn draw(sequence: &Sequence) -> String {
         draw_event(&mut svg, event, y(row));
     }
     svg + "</svg>\n"
-}
-
-/// Draws the incarnations of a lifeline. One that began earlier begins at the top, and one that goes on has no end.
-fn bars(svg: &mut String, sequence: &Sequence, lifeline: usize) {
-    let end = y(sequence.events.len());
-    let turnings = sequence.events.iter().enumerate().filter(|(_, event)| event.from == lifeline);
-    let turnings: Vec<_> = turnings.filter_map(|(row, event)| Some((row, event.turning?))).collect();
-    let mut from = turnings.first().filter(|(_, turning)| *turning == Turning::Ended).map(|_| HEAD);
-    for (row, turning) in turnings {
-        match (turning, from) {
-            (Turning::Began, None) => from = Some(y(row)),
-            (Turning::Ended, Some(top)) => {
-                bar(svg, lifeline, (top, y(row)));
-                from = None;
-            }
-            _ => {}
-        }
-    }
-    from.into_iter().for_each(|top| bar(svg, lifeline, (top, end)));
 }
 
 fn bar(svg: &mut String, lifeline: usize, (top, bottom): (usize, usize)) {

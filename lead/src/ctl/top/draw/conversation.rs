@@ -18,7 +18,7 @@ impl App {
     pub(super) fn conversation(&mut self, frame: &mut Frame<'_>, scene: &Scene<'_>, area: Rect) {
         let [heading, rest] = Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(area);
         let rest = inset(rest);
-        let Some(conversation) = scene.conversation else {
+        let Some(conversation) = scene.seen.conversation else {
             rule(frame, heading, "select a teammate in the pane Team", "");
             return;
         };

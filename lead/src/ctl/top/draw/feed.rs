@@ -31,8 +31,8 @@ impl App {
         let shown: Vec<u64> = self.items.keys().iter().skip(top).take(room).copied().collect();
         let first = shown.first().copied().unwrap_or(0);
         // The items and the keys have the same order.
-        let from = scene.feed.items().iter().position(|item| item.key == first).unwrap_or(0);
-        let wanted = scene.feed.items()[from..].iter().filter(|item| shown.contains(&item.key));
+        let from = scene.seen.feed.items().iter().position(|item| item.key == first).unwrap_or(0);
+        let wanted = scene.seen.feed.items()[from..].iter().filter(|item| shown.contains(&item.key));
         for (y, item) in (area.y..area.bottom()).zip(wanted) {
             let line = Rect { y, height: 1, ..area };
             let is_selected = self.pane == Pane::Feed && self.items.selected() == Some(&item.key);

@@ -19,7 +19,7 @@ const NAME: usize = 16;
 
 impl App {
     pub(super) fn requests(&mut self, frame: &mut Frame<'_>, scene: &Scene<'_>, area: Rect) {
-        let requests = pending(scene.team, &self.filter);
+        let requests = pending(scene.seen.team, &self.filter);
         if requests.is_empty() {
             let text = "No request is pending. A teammate's plan waits here for your answer.";
             frame.render_widget(

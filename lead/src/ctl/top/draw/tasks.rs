@@ -55,7 +55,7 @@ impl App {
                 .iter()
                 .skip(top)
                 .take(room)
-                .filter_map(|id| scene.past.tasks.get(id))
+                .filter_map(|id| scene.seen.past.tasks.get(id))
                 .map(|past| &past.task);
             for (y, task) in (cards.y..).step_by(lines.into()).zip(shown) {
                 let place = Rect { y, height: lines, ..cards };
@@ -71,7 +71,7 @@ impl App {
 
 /// Writes a task in two lines: what is to be done, and how that stands.
 fn card(task: &Task, scene: &Scene<'_>, is_selected: bool, columns: usize) -> [String; 2] {
-    let blocked_by = blockers(scene.team, task);
+    let blocked_by = blockers(scene.seen.team, task);
     let is_blocked = !blocked_by.is_empty();
     let mark = if is_selected { paint(Group::Working.style().bold(), "▌") } else { " ".to_owned() };
     let number = paint(if is_blocked { DIM } else { style(task.status) }, task.id);

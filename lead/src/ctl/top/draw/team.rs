@@ -64,7 +64,7 @@ impl App {
         }
         let [heading, rest] = Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(text);
         rule(frame, heading, &title(row), "");
-        if let Some(conversation) = scene.conversation.filter(|it| it.name == row.member.name) {
+        if let Some(conversation) = scene.seen.conversation.filter(|it| it.name == row.member.name) {
             self.end_of_conversation(frame, conversation, rest);
         }
     }
@@ -76,7 +76,7 @@ impl App {
         let top = self.members.scroll(at, lines.len(), room);
         let widest = scene.rows.iter().map(|row| width(row.member.name.as_str())).max().unwrap_or(0);
         let name = widest.min(if wide { NAME.1 } else { NAME.0 });
-        let has_usage = scene.roster.members.iter().any(|member| !member.usage.is_nothing());
+        let has_usage = scene.seen.roster.members.iter().any(|member| !member.usage.is_nothing());
         for (y, line) in (area.y..area.bottom()).zip(&lines[top..]) {
             let place = Rect { y, height: 1, ..area };
             let columns = usize::from(area.width);

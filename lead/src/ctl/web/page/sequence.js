@@ -8,22 +8,6 @@ const TIMES = { 'all times': '', 'the last minute': 60, 'the last 10 minutes': 6
 /** How many events there are at first, and how many more each time. */
 const PAGE = 200;
 
-/** The rows from and to which the incarnations of a lifeline reach. */
-function bars(events, lifeline) {
-  const turnings = events.map((event, row) => ({ row, ...event })).filter((event) => event.from === lifeline && event.turning);
-  const found = [];
-  let from = turnings[0]?.turning === 'ended' ? -1 : null;
-  for (const { row, turning } of turnings) {
-    if (turning === 'began') from ??= row;
-    else if (from !== null) {
-      found.push([from, row]);
-      from = null;
-    }
-  }
-  if (from !== null) found.push([from, events.length]);
-  return found;
-}
-
 /** The part of the line between two ends that is in sight: its label stands there. */
 function inSight([a, b], [left, right]) {
   const keep = (x) => Math.min(Math.max(x, left), right);
@@ -103,9 +87,12 @@ export const sequence = {
         svg.setAttribute('height', tall);
       }
       names.replaceChildren(...state.lifelines.map((name, at) => h('text.name', { x: x(at), y: 22, 'text-anchor': 'middle' }, name.length > 11 ? `${name.slice(0, 10)}…` : name)));
-      const lanes = state.lifelines.map((_name, at) => [h('line.lane', { x1: x(at), x2: x(at), y1: 0, y2: height }),
-        bars(state.events, at).map(([from, to]) => h('rect.incarnation', { x: x(at) - 5, width: 10, rx: 3, y: Math.max(0, y(from)), height: Math.max(4, y(to) - Math.max(0, y(from))) }))]);
-      body.replaceChildren(...lanes.flat(2), ...state.events.slice(first, end).map((event, at) => row(event, first + at, x, width, sight)));
+      const lanes = state.lifelines.map((_name, at) => h('line.lane', { x1: x(at), x2: x(at), y1: 0, y2: height }));
+      const bars = state.incarnations.map(([at, from, to]) => {
+        const [top, bottom] = [from === null ? 0 : y(from), y(to ?? state.events.length)];
+        return h('rect.incarnation', { x: x(at) - 5, width: 10, rx: 3, y: top, height: Math.max(4, bottom - top) });
+      });
+      body.replaceChildren(...lanes, ...bars, ...state.events.slice(first, end).map((event, at) => row(event, first + at, x, width, sight)));
     };
     let isNew = true;
     const draw = () => {

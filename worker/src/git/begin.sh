@@ -52,7 +52,7 @@ unsaved() {
 # `.git` that one plants would answer. A linked tree counts if the repository names it, too.
 tree_of() {
     local at own main='' line
-    at=$(realpath -e -- "$2")
+    at=$(cd -P -- "$2" && pwd)
     while [ -n "$at" ] && [ "$at/.git" != "$1" ]; do
         if [ -f "$at/.git" ] && [ ! -L "$at/.git" ] && IFS= read -r line <"$at/.git" && own=$(cd -- "$at" && realpath -qe -- "${line#gitdir: }"); then
             [ "${own%/*}" != "$1/worktrees" ] || [ "$(cd -- "$own" && realpath -qe -- "$(<gitdir)")" != "$at/.git" ] || break
@@ -80,6 +80,7 @@ prefix_of_team() {
 }
 # Tells whether a path of a clone is a directory, and no link leads there. One that is missing is made.
 is_directory() {
+    [ -n "$1" ] || return 0
     mkdir -p -- "./$1" || true
     [ "$(realpath -e -- "./$1")" = "$PWD${1:+/${1%/}}" ] && [ -d "./$1" ]
 }

@@ -164,7 +164,8 @@ fn free_blocks(at: &Path) -> u64 {
 
 /// Moves the integration branch, shows that to the user, and keeps what the check has left. Done again, it changes nothing.
 pub(super) async fn integrate(git: &Git<'_>, merged: &Merged, keep: &[String]) -> Result<GitReport, Failed> {
-    let more = [("COMMIT", merged.commit.as_str()), ("OLD", &merged.old)];
+    let paths = keep.join("\n");
+    let more = [("COMMIT", merged.commit.as_str()), ("OLD", &merged.old), ("CACHE", &paths)];
     let said = git.run(INTEGRATE, &repository(git.order), &more).await?;
     let moved = said.one("moved")? == "1";
     if moved {
@@ -182,7 +183,7 @@ pub(super) async fn integrate(git: &Git<'_>, merged: &Merged, keep: &[String]) -
             let cache = cache(git.order);
             DirBuilder::new().recursive(true).mode(0o700).create(&cache).context("cannot make the cache")?;
             let from = at.join(said.one("prefix")?);
-            let (from, paths) = (from.to_string_lossy(), keep.join("\n"));
+            let from = from.to_string_lossy();
             if let Err(error) = git.run(KEEP_CACHE, &cache, &[("SCRATCH", &from), ("PATHS", &paths)]).await {
                 tracing::warn!("the next check begins with an older cache: {}", error.text());
             }

@@ -20,7 +20,7 @@ if [ "$base" = "$head" ] || git diff --quiet --no-ext-diff --no-textconv "$base"
 fi
 [ -n "$task" ] || adds=0
 if [ "$adds" = 1 ]; then
-    rm -f "$GIT_DIR/teamd.pack"
+    [ ! -e "$GIT_DIR/teamd.pack" ] && [ ! -L "$GIT_DIR/teamd.pack" ] || rm -f "$GIT_DIR/teamd.pack"
     # Nothing that the teammate puts there meanwhile is written to.
     set -o noclobber
     printf '%s\n^%s\n' "$head" "$tip" | git pack-objects --quiet --revs --thin --stdout --delta-base-offset >"$GIT_DIR/teamd.pack"

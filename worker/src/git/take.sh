@@ -22,9 +22,10 @@ mkdir -p "$incoming/pack"
         fi
         refuse "the work is refused: ${why#*: }" 'make a commit without what is named, and submit again'
     fi
-    git cat-file -e "$T_COMMIT^{commit}" || refuse "HEAD moved while it was taken" 'submit again'
-    git rev-list --objects --quiet "$T_COMMIT" --not --branches ||
+    if ! git rev-list --objects --quiet "$T_COMMIT" --not --branches; then
+        git cat-file -e "$T_COMMIT^{commit}" || refuse "HEAD moved while it was taken" 'submit again'
         refuse 'the work is refused: objects are missing' 'make the commits again, on the branch of the task'
+    fi
 ) || {
     code=$?
     rm -rf "$incoming"

@@ -150,8 +150,10 @@ const OF_THE_MACHINE: &str = "/etc/shadow /etc/shadow- /etc/gshadow /etc/gshadow
     /var/cache/debconf/passwords.dat /var/lib/cloud /var/lib/kubelet /var/lib/rancher /var/lib/sss /var/lib/samba/private \
     /var/spool/cron";
 
-/// Where else root keeps what others cannot read: all of that is hidden from its commands.
-const OF_ROOT: &str = "/etc";
+/// Where else root keeps what others cannot read: all of that is hidden from its commands. A process looks once, however many sets
+/// of commands it confines.
+static OF_ROOT: LazyLock<Vec<PathBuf>> =
+    LazyLock::new(|| kept_from_others("/etc".as_ref(), &Places::default()));
 
 /// Where no secret lies, whatever a variable says: `KUBECONFIG=/dev/null` means none.
 const OF_THE_KERNEL: [&str; 3] = ["/dev", "/proc", "/sys"];
@@ -174,7 +176,10 @@ fn known(places: &Places, environment: &Environment) -> Vec<PathBuf> {
     let sessions = environment.path("XDG_RUNTIME_DIR").into_iter().chain([session]);
     named.extend(sessions.map(|folder| folder.join(IN_A_SESSION)));
     if geteuid().is_root() {
-        named.extend(kept_from_others(OF_ROOT.as_ref(), places));
+        named.extend(OF_ROOT.iter().flat_map(|path| match places.is_above(path) {
+            true => kept_from_others(path, places),
+            false => vec![path.clone()],
+        }));
     }
     // What lies in the workspace by the user's own word is for the teammates that work there.
     let is_for_the_work = |path: &Path| {

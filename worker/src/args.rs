@@ -33,30 +33,24 @@ pub(crate) enum Command {
 /// Which incarnation.
 #[derive(Debug, clap::Args)]
 pub(crate) struct RunArgs {
-    /// The team directory
-    #[arg(long, value_name = "DIR")]
-    pub(crate) team_dir: PathBuf,
     /// The teammate
     #[arg(long, value_parser = Name::of_inbox)]
     pub(crate) name: Name,
     /// Which incarnation of it this is
     #[arg(long, value_name = "N")]
     pub(crate) incarnation: u32,
-    /// The cgroup that the daemon has made for it: the worker enters it before its first command
-    #[arg(long, value_name = "DIR")]
-    pub(crate) cgroup: Option<PathBuf>,
-    /// The means to confine its commands
+    /// Where and by which means it works
     #[command(flatten)]
-    pub(crate) confinement: Confinement,
+    pub(crate) job: JobArgs,
 }
 
-/// For which team a job is, and by which means it is done.
+/// For which team something is done, and by which means.
 #[derive(Debug, clap::Args)]
 pub(crate) struct JobArgs {
     /// The team directory
     #[arg(long, value_name = "DIR")]
     pub(crate) team_dir: PathBuf,
-    /// The cgroup that the daemon has made for it: it enters that before its first command
+    /// The cgroup that the daemon has made for it: it is entered before the first command
     #[arg(long, value_name = "DIR")]
     pub(crate) cgroup: Option<PathBuf>,
     /// The means to confine its commands

@@ -66,6 +66,11 @@ fn dispatch(command: Command, context: &Context) -> CommandResult {
         Command::Completions(_) | Command::Lint(_) | Command::Schema(_) => {}
         _ => context.warn_of_team_file(),
     }
+    perform(command, context)
+}
+
+/// Runs a command, whose settings are looked at already. Blocks, and starts a runtime: not to be called within one.
+fn perform(command: Command, context: &Context) -> CommandResult {
     match command {
         Command::Spawn(args) => commands::spawn::run(context, *args),
         Command::Up(args) => commands::up::run(context, &args),

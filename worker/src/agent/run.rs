@@ -64,7 +64,7 @@ async fn live(args: &RunArgs, inherited: OwnedFd) -> anyhow::Result<()> {
     // In a session of its own, no terminal sends these. They are caught and not ignored, since what is ignored
     // stays so in every command that is started.
     let _ignored = [catch(SignalKind::interrupt())?, catch(SignalKind::hangup())?];
-    let dir = Arc::new(TeamDir::open(&args.team_dir)?);
+    let dir = Arc::new(TeamDir::open(&args.job.team_dir)?);
     logging::keep_bounded(&dir, TeamPath::log(args.name.as_str()));
     let transcript = Transcript::lock(&dir, &args.name)?;
     let mut connection = Connection::from_fd(inherited).context("descriptor 0 is no connection to teamd")?;
@@ -136,8 +136,8 @@ fn make_toolbox(
         agent: terms.program.clone(),
         sealed: Vec::new(),
         bounds: terms.bounds,
-        cgroup: args.cgroup.clone().map(OwnCgroup::begin),
-        confinement: args.confinement.clone(),
+        cgroup: args.job.cgroup.clone().map(OwnCgroup::begin),
+        confinement: args.job.confinement.clone(),
     })
 }
 

@@ -7,6 +7,7 @@ mod plans;
 mod shutdowns;
 
 use super::*;
+use crate::args::{Confinement, JobArgs};
 
 /// The test below, under which the test harness is a worker.
 const ENTRY: &str = "agent::run::tests::worker_entry";
@@ -21,18 +22,14 @@ fn worker_entry() {
     if let Some(team_dir) = arguments.next() {
         let name = arguments.next().unwrap().parse().unwrap();
         let incarnation = arguments.next().unwrap().parse().unwrap();
-        let code = run(&RunArgs {
-            cgroup: None,
-            team_dir: team_dir.into(),
-            name,
-            incarnation,
-            confinement: crate::args::Confinement {
-                programs: Vec::new(),
-                config: None,
-                layers: teamd_shared::sandbox::Layers::default(),
-                weak: false,
-            },
-        });
+        let confinement = Confinement {
+            programs: Vec::new(),
+            config: None,
+            layers: teamd_shared::sandbox::Layers::default(),
+            weak: false,
+        };
+        let job = JobArgs { team_dir: team_dir.into(), cgroup: None, confinement };
+        let code = run(&RunArgs { name, incarnation, job });
         assert_eq!(code, ExitCode::SUCCESS);
     }
 }

@@ -5,12 +5,12 @@
 
 use clap::Parser;
 use teamd_shared::name::Name;
-use teamd_shared::request::Kind;
 use teamd_shared::suggest;
 
 use crate::ctl::args::{Cli, Command};
-use crate::ctl::commands::{answer, events, inbox, interrupt, plans, shutdown, status, task};
+use crate::ctl::commands::answer;
 use crate::ctl::context::{Context, explain};
+use crate::ctl::perform;
 use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
 
@@ -183,17 +183,9 @@ pub(in crate::ctl::chat) fn run(
     says_answer: impl FnOnce(&str) -> bool,
 ) -> CommandResult {
     let (id, answer): (_, answer::Answer) = match command {
-        Command::Status(args) => return status::run(context, &args),
-        Command::Events(args) => return events::run(context, &args),
-        Command::Inbox(args) => return inbox::run(context, &args),
-        Command::Plans(args) => return plans::run(context, &args, Kind::PlanApproval),
-        Command::Reviews(args) => return plans::run(context, &args, Kind::Review),
-        Command::Task(args) => return task::run(context, args),
-        Command::Shutdown(args) => return shutdown::run(context, args),
-        Command::Interrupt(args) => return interrupt::run(context, args),
         Command::Approve(args) => (args.verdict.id.clone(), args.into()),
         Command::Reject(args) => (args.id.clone(), args.into()),
-        _ => return Ok(ExitCode::Done),
+        other => return perform(other, context),
     };
     let answered = answer::give(context, &id, answer)?;
     if answered.repeated || says_answer(&answered.from) {

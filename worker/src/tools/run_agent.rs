@@ -94,7 +94,7 @@ impl Setting<'_> {
             put_aside(state, &history)?;
         }
         let history = session.history.as_deref().map(read_history).transpose()?;
-        let holds = |id: &Uuid| history.as_ref().is_some_and(|text| text.contains(&id.to_string()));
+        let holds = |id: &Uuid| history.as_ref().is_some_and(|text| holds(text, *id));
         let known = known.into_iter().filter(holds).collect();
         let (reads, writes) = io::pipe()?;
         let (gate, lock) = (self.gate, &self.config.liveness_lock);
@@ -116,8 +116,28 @@ fn put_aside(state: &Path, history: &Path) -> io::Result<()> {
     std::fs::rename(history, history.with_extension("unusable"))
 }
 
+/// Tells whether a session holds a message. A line that a kill has cut short does not count: the agent does not read it.
+fn holds(history: &str, id: Uuid) -> bool {
+    let is_whole = |line: &&str| serde_json::from_str::<serde::de::IgnoredAny>(line).is_ok();
+    history.lines().filter(|line| line.contains(&id.to_string())).any(|line| is_whole(&line))
+}
+
 fn read_history(path: &Path) -> io::Result<String> {
     let mut bytes = Vec::new();
     open_kept(path)?.take(MAX_HISTORY).read_to_end(&mut bytes)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_whose_line_was_cut_short_is_not_in_the_session() {
+        let id = Uuid::from_u128(7);
+        let line = format!("{{\"type\": \"user\", \"uuid\": \"{id}\", \"text\": \"x\"}}");
+        assert!(holds(&format!("{{}}\n{line}\n"), id) && holds(&line, id));
+        assert!(!holds(&format!("{{}}\n{}", &line[..line.len() - 4]), id) && !holds("{}\n", id));
+        assert!(holds(&format!("{}\n{line}\n", &line[..line.len() - 4]), id));
+    }
 }

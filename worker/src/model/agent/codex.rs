@@ -5,18 +5,21 @@
 //! file keeps from before its first turn on: by that it is found again. A message is always said by `turn/start`, which begins a turn or
 //! joins the one that runs. Codex writes the message, with its id, to that file before its model is asked.
 
+mod frames;
+mod thread_file;
+
 use std::collections::{BTreeMap, HashMap};
-use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use teamd_shared::member::{Permissions, Protocol};
-use teamd_shared::transcript::Usage;
 use uuid::Uuid;
 
 use super::handed::HandedCalls;
-use super::{AgentDriver, AgentSession, HandedTool, Heard, begins, open_kept, why_it_failed};
+use super::{AgentDriver, AgentSession, HandedTool, Heard, begins};
 use crate::core::submission::Permission;
+use frames::{failure, how_it_ended, line, shown, tool_result, usage};
+use thread_file::thread_of;
 
 /// Its tools for subagents and goals of its own are off: two protocols confuse a model. And what it would fetch at its start.
 const OFF: [&str; 5] =
@@ -28,9 +31,6 @@ const THREAD: u64 = 2;
 
 /// The request that goes on with a thread.
 const RESUME: &str = "thread/resume";
-
-/// How long the first line of the file of a thread may be, in bytes.
-const MAX_FIRST_LINE: u64 = 4 << 20;
 
 /// What the model of Codex calls its tools.
 const COMMAND: &str = "exec_command";
@@ -261,14 +261,7 @@ impl AgentDriver for Codex {
     }
 
     fn history(&self, state: &Path, session: Uuid) -> Option<PathBuf> {
-        let mut level = vec![state.join("codex/sessions")];
-        // A folder each for year, month and day.
-        for _ in 0..4 {
-            let inside = level.iter().filter_map(|folder| std::fs::read_dir(folder).ok()).flatten();
-            level = inside.filter_map(|entry| Some(entry.ok()?.path())).collect();
-        }
-        level.retain(|file| thread_of(file).is_some() && is_marked(file, session));
-        level.into_iter().max()
+        thread_file::find(state, session)
     }
 
     fn begin(&mut self, session: &AgentSession) -> String {
@@ -342,62 +335,6 @@ impl AgentDriver for Codex {
         let params = json!({"threadId": thread, "turnId": turn});
         line(&json!({"id": self.requests, "method": "turn/interrupt", "params": params}))
     }
-}
-
-fn shown(HandedTool { text, .. }: &HandedTool) -> Value {
-    json!({"type": "function", "name": text.name, "description": text.description, "inputSchema": text.input})
-}
-
-/// Returns the thread whose file it is: `rollout-TIME-THREAD.jsonl`.
-fn thread_of(file: &Path) -> Option<String> {
-    let name = file.file_name()?.to_str()?.strip_prefix("rollout-")?.strip_suffix(".jsonl")?;
-    let thread: Uuid = name.get(name.len().checked_sub(36)?..)?.parse().ok()?;
-    Some(thread.to_string())
-}
-
-/// Tells whether a file is that of a session.
-fn is_marked(file: &Path, session: Uuid) -> bool {
-    let Ok(file) = open_kept(file) else { return false };
-    let mut first = Vec::new();
-    let read = BufReader::new(file.take(MAX_FIRST_LINE)).read_until(b'\n', &mut first);
-    let first: Value = serde_json::from_slice(&first).unwrap_or_default();
-    read.is_ok() && first["payload"]["thread_source"] == json!(session)
-}
-
-/// Says why a turn has failed; none if it has not.
-fn how_it_ended(turn: &Value) -> Option<String> {
-    match turn["status"].as_str() {
-        Some("completed") => None,
-        Some("failed") => Some(failure(&turn["error"])),
-        other => Some(format!("its turn is {}", other.unwrap_or("over, without a status"))),
-    }
-}
-
-fn failure(error: &Value) -> String {
-    let kinds = error["codexErrorInfo"].as_object();
-    let status = kinds.and_then(|kinds| kinds.values().find_map(|kind| kind["httpStatusCode"].as_u64()));
-    let said = ["message", "additionalDetails"].into_iter().filter_map(|name| error[name].as_str());
-    why_it_failed(status, &said.collect::<Vec<_>>().join(": "))
-}
-
-fn usage(value: &Value) -> Usage {
-    let count = |name: &str| value[name].as_u64().unwrap_or_default();
-    let (read, written) = (count("cachedInputTokens"), count("cacheWriteInputTokens"));
-    Usage {
-        input_tokens: count("inputTokens").saturating_sub(read + written),
-        output_tokens: count("outputTokens"),
-        cache_read_input_tokens: read,
-        cache_creation_input_tokens: written,
-    }
-}
-
-fn tool_result(request: &Value, content: &str, is_error: bool) -> String {
-    let items = json!([{"type": "inputText", "text": content}]);
-    line(&json!({"id": request, "result": {"success": !is_error, "contentItems": items}}))
-}
-
-fn line(frame: &Value) -> String {
-    format!("{frame}\n")
 }
 
 #[cfg(test)]

@@ -1,3 +1,5 @@
+use teamd_shared::transcript::Usage;
+
 use super::*;
 use crate::tools::Caller;
 

@@ -1,0 +1,210 @@
+//! The real programs, with a fake service: `scripts/test-agents`.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+use super::{CLAUDE, CODEX, Stub, agent_if_any, agent_of, spawn};
+use crate::checkouts::{REPOSITORY, add, git, until, user};
+use crate::support::model_server::{Api, ModelServer, Reply};
+use crate::support::{Team, is_alive, signal};
+
+/// A real program, and what its model calls its tools.
+struct Real {
+    stub: Stub,
+    /// The variable that has its path.
+    variable: &'static str,
+    bash: fn(&str) -> Reply,
+    plan_approval: &'static str,
+    /// What names a model that does not exist, where its own ones have tools of their own.
+    flags: &'static [&'static str],
+}
+
+const REAL_CLAUDE: Real = Real {
+    stub: CLAUDE,
+    variable: "TEAM_REAL_CLAUDE",
+    bash: |command| Reply::call("Bash", json!({"command": command, "description": "a test"})),
+    plan_approval: "mcp__team__plan_approval",
+    flags: &[],
+};
+
+const REAL_CODEX: Real = Real {
+    stub: CODEX,
+    variable: "TEAM_REAL_CODEX",
+    bash: |command| Reply::call("exec_command", json!({"cmd": command})),
+    plan_approval: "plan_approval",
+    flags: &["--model", "openai:fake"],
+};
+
+/// As [`scenarios`], with the real programs.
+macro_rules! real_scenarios {
+    ($($scenario:ident)*) => {
+        mod claude { $( #[test] #[ignore = "scripts/test-agents"] fn $scenario() { super::$scenario(&super::REAL_CLAUDE); } )* }
+        mod codex { $( #[test] #[ignore = "scripts/test-agents"] fn $scenario() { super::$scenario(&super::REAL_CODEX); } )* }
+    };
+}
+
+real_scenarios! {
+    it_obeys_the_gate_resumes_and_leaves_without_a_request
+    it_is_told_each_message_once_whenever_it_is_killed
+}
+
+impl Real {
+    /// A team of that service whose agent is the program.
+    fn team(&self, server: &ModelServer) -> Team {
+        let (agent, program) = (self.stub.agent, std::env::var(self.variable).unwrap());
+        let team = server.team();
+        team.write(
+            "team.toml",
+            &format!("[agents.{agent}]\ncommand = ['{program}']\nprotocol = '{agent}'\n"),
+        );
+        team.trust();
+        team
+    }
+}
+
+/// A closed gate, a plan, an open and again a closed gate, a kill, a shutdown.
+fn it_obeys_the_gate_resumes_and_leaves_without_a_request(real: &Real) {
+    let Real { stub, bash, .. } = real;
+    let replies = Arc::new(Mutex::new(VecDeque::new()));
+    let queue = Arc::clone(&replies);
+    let server = ModelServer::answering_any_client(move |request| {
+        let is_turn = request.body["tools"].as_array().is_some_and(|tools| !tools.is_empty());
+        let next = if is_turn { queue.lock().unwrap().pop_front() } else { None };
+        next.unwrap_or_else(|| Reply::text("done"))
+    });
+    let replies_are = |next: Vec<Reply>| replies.lock().unwrap().extend(next);
+    let plan = |text: &str| Reply::call(real.plan_approval, json!({"plan": text}));
+    let team = real.team(&server);
+
+    replies_are(vec![bash("echo x > closed"), plan("write a file")]);
+    spawn(&team, stub, &[&["--plan", "--prompt", "the first work"], real.flags].concat());
+    let id = team.until_planned("carol");
+    replies_are(vec![bash("echo yes > open; env"), Reply::text("written")]);
+    team.teamctl(["approve", &id]).ok();
+    team.until("the write behind the open gate", || team.made("open"));
+    team.wait_for("carol", "idle");
+    assert!(!team.made("closed"));
+
+    replies_are(vec![bash("echo x > closed"), plan("write another")]);
+    team.teamctl(["request-plan", "carol", "a plan for more"]).ok();
+    let id = team.until_planned("carol");
+    team.teamctl(["approve", &id]).ok();
+    team.wait_for("carol", "idle");
+    assert!(!team.made("closed"));
+    let refused =
+        team.results("carol").iter().filter(|it| it.to_string().contains("ead-only file system")).count();
+    assert_eq!(refused, 2, "{:?}", team.results("carol"));
+
+    let agent = agent_of(&team);
+    signal(agent, Signal::SIGKILL);
+    team.until("its end", || !is_alive(agent));
+    team.send("carol", "the work after the kill");
+    team.until("the request", || server.requests().iter().any(|it| it.mentions("the work after the kill")));
+    team.wait_for("carol", "idle");
+    let after: Vec<_> =
+        server.requests().into_iter().filter(|it| it.mentions("the work after the kill")).collect();
+    assert!(after[0].mentions("the first work"), "it goes on with its session");
+
+    let asked = server.requests().len();
+    assert_eq!(team.shutdown("carol", &[], 0)["outcome"], "shutdown");
+    team.until("all to be gone", || team.processes().len() == 1);
+    assert_eq!(server.requests().len(), asked);
+    let key = crate::support::model_server::KEY;
+    let leaked = team.command("grep", ["-rl", key, team.root().to_str().unwrap()]).output().unwrap().stdout;
+    let leaked = String::from_utf8(leaked).unwrap();
+    assert!(!leaked.contains("/carol/") && !leaked.contains("transcript"), "{leaked}");
+    assert!(!team.file("transcript/carol.jsonl").contains(key), "it is in no variable of its commands");
+}
+
+/// Killed after 0 to 400 ms, again and again: its model has each message once in the end.
+fn it_is_told_each_message_once_whenever_it_is_killed(real: &Real) {
+    let (Real { bash, stub, .. }, mut turn) = (real, 0);
+    let bash = *bash;
+    let server = ModelServer::answering_any_client(move |_| {
+        turn += 1;
+        if turn % 2 == 1 { bash("sleep 0.1") } else { Reply::text("done") }
+    });
+    let team = real.team(&server);
+    spawn(&team, stub, &[&["--prompt", "message 00;"], real.flags].concat());
+    let rounds: u64 = std::env::var("TEAM_KILLS").map_or(20, |rounds| rounds.parse().unwrap());
+    for round in 1..=rounds {
+        team.send("carol", &format!("message {round:02};"));
+        let (sent, moment) = (Instant::now(), Duration::from_millis(round * 137 % 400));
+        team.until("the moment", || sent.elapsed() >= moment);
+        team.until("its process", || agent_if_any(&team).is_some());
+        signal(agent_of(&team), Signal::SIGKILL);
+        team.until("its turn", || {
+            server.requests().iter().any(|it| it.mentions(&format!("message {round:02};")))
+        });
+        team.wait_for("carol", "idle");
+    }
+    team.send("carol", "the last message");
+    team.until("the request", || server.requests().iter().any(|it| it.mentions("the last message")));
+    team.wait_for("carol", "idle");
+    let asked = server.requests().into_iter().rfind(|it| it.mentions("the last message")).unwrap();
+    let body = asked.body.to_string();
+    for round in 0..=rounds {
+        assert_eq!(body.matches(&format!("message {round:02};")).count(), 1, "message {round}: {body}");
+    }
+    assert_eq!(team.shutdown("carol", &[], 0)["outcome"], "shutdown");
+}
+
+/// Claude Code, Codex and the built-in agent, each with its own service: each claims a task, commits, and submits.
+#[test]
+#[ignore = "scripts/test-agents"]
+fn real_claude_and_real_codex_and_the_built_in_agent_work_on_one_repository() {
+    let apis = [(Api::Anthropic, "alice"), (Api::Responses, "bob"), (Api::OpenAi, "dan")];
+    let replies: Mutex<Vec<VecDeque<Reply>>> = Mutex::new(
+        (1..)
+            .zip(apis)
+            .map(|(id, (api, name))| {
+                let commit = format!("echo {name} > {name}; git add {name}; git commit -qm {name}");
+                let (prefix, work) = match api {
+                    Api::Anthropic => ("mcp__team__", (REAL_CLAUDE.bash)(&commit)),
+                    Api::Responses => ("", (REAL_CODEX.bash)(&commit)),
+                    Api::OpenAi => ("", Reply::call("bash", json!({"command": commit}))),
+                };
+                let of_team = |tool: &str, input: Value| Reply::call(&format!("{prefix}{tool}"), input);
+                let claim = of_team("claim_task", json!({"task_id": id}));
+                let submit = of_team("task_update", json!({"task_id": id, "status": "completed"}));
+                [claim, work, submit].into()
+            })
+            .collect(),
+    );
+    let server = ModelServer::answering_any_client(move |request| {
+        let is_turn = request.body["tools"].as_array().is_some_and(|tools| !tools.is_empty());
+        let place = apis.iter().position(|(api, _)| *api == request.api).unwrap();
+        let next = if is_turn { replies.lock().unwrap()[place].pop_front() } else { None };
+        next.unwrap_or_else(|| Reply::text("done"))
+    });
+    let team = server.team();
+    let table = |real: &Real| {
+        let (agent, program) = (real.stub.agent, std::env::var(real.variable).unwrap());
+        format!("[agents.{agent}]\ncommand = ['{program}']\nprotocol = '{agent}'\n")
+    };
+    team.write("team.toml", &(table(&REAL_CLAUDE) + &table(&REAL_CODEX)));
+    team.trust();
+    user(&team, REPOSITORY);
+    for (_, name) in apis {
+        add(&team, &[name, "--check", &format!("test -e {name}")]);
+    }
+    for (name, flags) in [
+        ("alice", ["--agent", "claude"].as_slice()),
+        ("bob", &["--agent", "codex", "--model", "openai:fake"]),
+        ("dan", &["--model", "openai:fake"]),
+    ] {
+        team.teamctl(["spawn", name, "--checkout", "--prompt", "do your task"].iter().chain(flags)).ok();
+    }
+    for (id, (_, name)) in (1..).zip(apis) {
+        assert_eq!(until(&team, id, "completed")["submission"]["by"], name);
+    }
+    assert_eq!(git(&team, &["ls-tree", "--name-only", "integration"]), "a.txt\nalice\nbob\ndan");
+    for (_, name) in apis {
+        assert_eq!(team.shutdown(name, &[], 0)["outcome"], "shutdown");
+    }
+    team.until("all to be gone", || team.processes().len() == 1);
+}

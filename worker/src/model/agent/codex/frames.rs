@@ -1,0 +1,46 @@
+//! Parts of the lines of Codex, without a state.
+
+use serde_json::{Value, json};
+use teamd_shared::transcript::Usage;
+
+use super::super::{HandedTool, why_it_failed};
+
+pub(super) fn shown(HandedTool { text, .. }: &HandedTool) -> Value {
+    json!({"type": "function", "name": text.name, "description": text.description, "inputSchema": text.input})
+}
+
+/// Says why a turn has failed; none if it has not.
+pub(super) fn how_it_ended(turn: &Value) -> Option<String> {
+    match turn["status"].as_str() {
+        Some("completed") => None,
+        Some("failed") => Some(failure(&turn["error"])),
+        other => Some(format!("its turn is {}", other.unwrap_or("over, without a status"))),
+    }
+}
+
+pub(super) fn failure(error: &Value) -> String {
+    let kinds = error["codexErrorInfo"].as_object();
+    let status = kinds.and_then(|kinds| kinds.values().find_map(|kind| kind["httpStatusCode"].as_u64()));
+    let said = ["message", "additionalDetails"].into_iter().filter_map(|name| error[name].as_str());
+    why_it_failed(status, &said.collect::<Vec<_>>().join(": "))
+}
+
+pub(super) fn usage(value: &Value) -> Usage {
+    let count = |name: &str| value[name].as_u64().unwrap_or_default();
+    let (read, written) = (count("cachedInputTokens"), count("cacheWriteInputTokens"));
+    Usage {
+        input_tokens: count("inputTokens").saturating_sub(read + written),
+        output_tokens: count("outputTokens"),
+        cache_read_input_tokens: read,
+        cache_creation_input_tokens: written,
+    }
+}
+
+pub(super) fn tool_result(request: &Value, content: &str, is_error: bool) -> String {
+    let items = json!([{"type": "inputText", "text": content}]);
+    line(&json!({"id": request, "result": {"success": !is_error, "contentItems": items}}))
+}
+
+pub(super) fn line(frame: &Value) -> String {
+    format!("{frame}\n")
+}

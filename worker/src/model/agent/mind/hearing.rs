@@ -1,0 +1,229 @@
+//! What the agent says: how it becomes answers and results.
+
+use std::future::pending;
+use std::time::Duration;
+
+use teamd_shared::amount::format_duration;
+use teamd_shared::member::{Permissions, Waiting};
+use teamd_shared::transcript::{Block, Event};
+
+use super::super::Heard;
+use super::{AgentMind, Came};
+use crate::model::{ModelError, Progress};
+use crate::tools::Outcome;
+
+/// How often the agent may end by itself in one piece of work, and is started again.
+const RESTARTS: u32 = 3;
+
+/// How long the service is said not to answer after its agent has said so.
+const OUTAGE: f64 = 120.0;
+
+/// How long the end of a turn may take that is interrupted.
+const INTERRUPTED_WITHIN: Duration = Duration::from_secs(2);
+
+/// How long an agent may say nothing between a turn that has ended and the one that takes in what it was told meanwhile.
+const TAKEN_WITHIN: Duration = Duration::from_secs(5);
+
+/// How an agent ends that does not.
+const UNTAKEN: &str = "has ended its turn without a word about a message that it was told";
+
+impl AgentMind {
+    /// Ends the turn, and with it what it has told so far; the process, if it does not obey, or if it would begin another turn for a
+    /// message that waits.
+    pub(crate) async fn interrupt(&mut self) {
+        let Some(process) = self.process.as_ref().filter(|_| self.in_turn && self.untaken.is_empty()) else {
+            return self.abandon();
+        };
+        process.interrupt();
+        let ended = async {
+            loop {
+                match self.next().await {
+                    Ok(Heard::TurnEnded { .. }) => return true,
+                    Ok(_) => {}
+                    Err(_) => return false,
+                }
+            }
+        };
+        if !tokio::time::timeout(INTERRUPTED_WITHIN, ended).await.unwrap_or(false) {
+            tracing::warn!("the agent does not end its turn when it is interrupted: it is ended");
+            return self.abandon();
+        }
+        self.in_turn = false;
+        self.outcomes.clear();
+        self.later.clear();
+        self.pauses.send_replace(None);
+    }
+
+    /// Waits until the agent takes messages.
+    ///
+    /// # Errors
+    /// Why it does not.
+    pub(crate) async fn ready(&mut self) -> Result<(), String> {
+        loop {
+            match self.next().await {
+                Ok(Heard::Ready) => return Ok(()),
+                Ok(Heard::Nonsense(line)) => {
+                    return Err(format!("it says {:?}", line.chars().take(200).collect::<String>()));
+                }
+                Ok(_) => {}
+                Err(how) => return Err(how),
+            }
+        }
+    }
+
+    /// Waits for the end of the agent's process.
+    pub(crate) async fn gone(&mut self) {
+        match &mut self.process {
+            Some(process) => process.gone().await,
+            None => pending().await,
+        }
+    }
+
+    /// Waits for what the agent says next; a long silence is told.
+    async fn heard(&mut self) -> Result<Heard, String> {
+        let Some(process) = &mut self.process else { return pending().await };
+        if self.is_between {
+            let heard = tokio::time::timeout(TAKEN_WITHIN, process.heard()).await;
+            return heard.unwrap_or_else(|_| Err(UNTAKEN.to_owned()));
+        }
+        if let Ok(heard) = tokio::time::timeout(self.patience, process.heard()).await {
+            return heard;
+        }
+        let until = teamd_shared::clock::wall();
+        let why = format!("for the model, which has said nothing for {}", format_duration(self.patience));
+        self.pauses.send_replace(Some(Waiting { until, why }));
+        process.heard().await
+    }
+
+    /// Hears what the agent says next.
+    async fn next(&mut self) -> Result<Heard, String> {
+        let heard = self.heard().await;
+        let Some(process) = &self.process else { return heard };
+        match heard {
+            // The kernel decides what it may do.
+            Ok(Heard::Asks(asked)) if self.permissions == Permissions::Allow => {
+                process.permit(&asked.id, None);
+                Ok(Heard::Asks(asked))
+            }
+            Ok(Heard::Retry(why)) => {
+                tracing::warn!("the service of the agent does not answer: {why}");
+                let until = teamd_shared::clock::wall() + OUTAGE;
+                self.pauses.send_replace(Some(Waiting { until, why: why.clone() }));
+                Ok(Heard::Retry(why))
+            }
+            Ok(Heard::Cost(cost)) => {
+                self.usage += cost;
+                Ok(Heard::Cost(cost))
+            }
+            Ok(Heard::Taken(id)) => {
+                self.is_between = false;
+                self.untaken.remove(&id);
+                Ok(Heard::Taken(id))
+            }
+            Ok(Heard::Outcome { id, content, is_error }) => {
+                self.outcomes.insert(id.clone(), Outcome { content: content.clone(), is_error });
+                Ok(Heard::Outcome { id, content, is_error })
+            }
+            Ok(Heard::Unusable(why)) => {
+                self.abandon();
+                Err(why)
+            }
+            Ok(Heard::NotResumed(why)) => {
+                self.abandon();
+                self.afresh = Some(why.clone());
+                Err(format!("cannot go on with its session: {why}"))
+            }
+            Ok(heard) => {
+                if self.pauses.borrow().is_some() {
+                    self.pauses.send_replace(None);
+                }
+                Ok(heard)
+            }
+            Err(how) => {
+                self.abandon();
+                Err(how)
+            }
+        }
+    }
+
+    /// Waits for the next answer: what the model of the agent says until it calls a tool, or its turn ends.
+    ///
+    /// # Errors
+    /// [`ModelError::Gone`] if the agent has ended, and is to be started again; [`ModelError::Failed`].
+    pub(crate) async fn answer(
+        &mut self,
+        observe: &mut dyn FnMut(Progress<'_>),
+    ) -> Result<Event, ModelError> {
+        let mut content = Vec::new();
+        loop {
+            let heard = match self.later.pop_front() {
+                Some(heard) => Ok(heard),
+                None => self.next().await,
+            };
+            match heard {
+                Ok(Heard::Piece(piece)) => observe(Progress::Text(&piece)),
+                // It is asked anew.
+                Ok(Heard::Retry(_)) => observe(Progress::Again),
+                Ok(Heard::Text(text)) => content.push(Block::Text { text }),
+                Ok(Heard::Call { id, name, input, .. }) => {
+                    content.push(Block::ToolUse { id, name, input, message_id: None, request_id: None });
+                    return Ok(self.event(content));
+                }
+                Ok(Heard::TurnEnded { failure }) => {
+                    // What is in no turn yet begins the next one.
+                    if !self.untaken.is_empty() {
+                        self.is_between = true;
+                        continue;
+                    }
+                    self.in_turn = false;
+                    self.outcomes.clear();
+                    return failure
+                        .map_or_else(|| Ok(self.event(content)), |why| Err(ModelError::Failed(why)));
+                }
+                // Its calls are known when it asks.
+                Ok(Heard::Asks(asked)) if self.permissions == Permissions::Ask => {
+                    self.permit(&asked.id, Some("refused: no call of this tool is known"));
+                }
+                Ok(Heard::Nonsense(line)) => {
+                    let line: String = line.chars().take(200).collect();
+                    tracing::warn!("the agent says something that makes no sense: {line:?}");
+                }
+                Ok(_) => {}
+                Err(how) if self.restarts < RESTARTS => {
+                    self.restarts += 1;
+                    return Err(ModelError::Gone(how));
+                }
+                Err(how) => return Err(ModelError::Failed(format!("the agent {} {how}", self.agent.name))),
+            }
+        }
+    }
+
+    fn event(&mut self, mut content: Vec<Block>) -> Event {
+        if let Some(text) = self.begun_afresh.take() {
+            content.insert(0, Block::Text { text: format!("[{text}]") });
+        }
+        Event::Answer { content, usage: std::mem::take(&mut self.usage), cut: None, length: None }
+    }
+
+    /// Waits for the outcome of a call that runs in the agent.
+    pub(crate) async fn outcome(&mut self, id: &str) -> Came {
+        loop {
+            if let Some(outcome) = self.outcomes.remove(id) {
+                return Came::Outcome(outcome);
+            }
+            match self.next().await {
+                Ok(Heard::TurnEnded { failure }) => {
+                    self.later.push_back(Heard::TurnEnded { failure });
+                    let told = "the turn of the agent ended without an outcome of this call";
+                    return Came::Outcome(Outcome::error(told));
+                }
+                Ok(Heard::Asks(asked)) if self.permissions == Permissions::Ask => return Came::Asks(asked),
+                Ok(heard @ (Heard::Call { .. } | Heard::Text(_))) => self.later.push_back(heard),
+                Ok(_) => {}
+                Err(how) => {
+                    return Came::Outcome(Outcome::error(format!("the agent {how}; the call may have run")));
+                }
+            }
+        }
+    }
+}

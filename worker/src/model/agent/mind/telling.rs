@@ -1,0 +1,134 @@
+//! What the agent is told: what the transcript has taken in, each message once.
+
+use teamd_shared::message::{IdleReason, Message};
+use teamd_shared::transcript::{Block, Event};
+use uuid::{Builder, Uuid};
+
+use super::super::HandedTool;
+use super::{AgentMind, Line};
+use crate::model::message_text::{ask, show};
+
+/// What an agent is told that was ended in the middle of its work.
+const GO_ON: &str = "Your process ended in the middle of your work, and goes on now. A tool call without a result may have run. Go on.";
+
+/// What an agent is told whose session is gone, and how much of the end of that, in bytes.
+const LOST: &str = "Your earlier session is gone, and this one is new. A tool call of the work below may have run. What was said before:";
+const MAX_BEFORE: usize = 8 << 10;
+
+impl AgentMind {
+    /// Takes in the next entry of the transcript.
+    pub(crate) fn observe(&mut self, event: &Event) {
+        match event {
+            Event::Incarnation { incarnation, conversation, prompt } if incarnation == conversation => {
+                (self.conversation, self.count, self.is_work) = (*conversation, 0, false);
+                (self.lines, self.earlier) = (Vec::new(), 0);
+                (self.before, self.has_answered) = (String::new(), false);
+                prompt.iter().for_each(|prompt| self.note(prompt.clone(), true));
+            }
+            Event::Messages { messages } => {
+                for message in messages.iter().filter_map(|it| Message::from_json(it.clone()).ok()) {
+                    let is_work = message.starts_a_turn(&self.name);
+                    show(&message, &self.name).into_iter().for_each(|text| self.note(text, is_work));
+                }
+            }
+            Event::Asked { request_id, reason } => self.push(ask(request_id.as_str(), reason), true),
+            Event::Answer { content, .. } => {
+                self.has_answered = true;
+                for block in content {
+                    let Block::ToolUse { id, name, .. } = block else { continue };
+                    match self.tools.iter().find(|tool| tool.text.name == name) {
+                        Some(HandedTool { at_once: Some(_), .. }) => self.told_later.insert(id.clone()),
+                        Some(_) => self.handed.insert(id.clone()),
+                        None => continue,
+                    };
+                }
+            }
+            Event::Result { tool_use_id, content, is_error } => {
+                if self.told_later.remove(tool_use_id) {
+                    self.note(content.clone(), true);
+                } else if self.handed.remove(tool_use_id)
+                    && let Some(process) = &self.process
+                {
+                    process.answer(tool_use_id, content, *is_error);
+                }
+            }
+            Event::Idle { .. } | Event::Left { .. } => {
+                // Of work that has not ended by itself, the session holds what was told.
+                if let Event::Idle { idle_reason: IdleReason::Available, content, .. } = event {
+                    self.remember(content);
+                    self.lines.clear();
+                }
+                self.lines.retain(|line| !line.is_of_work);
+                self.earlier = self.lines.len();
+                if self.in_turn {
+                    self.abandon();
+                }
+                (self.is_work, self.in_turn, self.restarts) = (false, false, 0);
+            }
+            _ => {}
+        }
+    }
+
+    /// Takes the messages of work that has ended to what was said before, with its answer.
+    fn remember(&mut self, answer: &str) {
+        self.lines.iter().for_each(|told| self.before.push_str(&format!("\n\n[told] {}", told.text)));
+        self.before.push_str(&format!("\n\n[answered] {answer}"));
+        let end = self.before.len();
+        let from = (end.saturating_sub(MAX_BEFORE)..end).find(|at| self.before.is_char_boundary(*at));
+        self.before.drain(..from.unwrap_or(end));
+    }
+
+    fn note(&mut self, text: String, is_work: bool) {
+        self.push(text, false);
+        self.is_work |= is_work;
+    }
+
+    fn push(&mut self, text: String, is_of_work: bool) {
+        self.count += 1;
+        self.lines.push(Line { id: self.id("line", self.count), text, is_of_work });
+    }
+
+    /// Returns an id that is always the same for the same thing of the same conversation.
+    pub(super) fn id(&self, what: &str, number: u64) -> Uuid {
+        let of = format!("{what} {number} of {}", self.conversation);
+        // FNV-1a, 64 bits, from two beginnings: within one state directory that is enough.
+        let hash = |seed: u64| {
+            of.bytes().fold(seed, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+        };
+        let (high, low) = (hash(0xcbf2_9ce4_8422_2325), hash(0x6c62_272e_07bb_0142));
+        Builder::from_random_bytes((u128::from(high) << 64 | u128::from(low)).to_be_bytes()).into_uuid()
+    }
+
+    /// Returns what the agent was not told yet; where a turn was broken off and nothing more has come, that it goes on.
+    pub(crate) fn news(&mut self) -> Vec<Line> {
+        let is_new = |line: &&Line| !self.written.contains(&line.id);
+        let mut news: Vec<_> = self.lines.iter().filter(is_new).cloned().collect();
+        let is_stuck = self.is_work && !self.in_turn && news.is_empty();
+        if std::mem::take(&mut self.is_broken) || is_stuck {
+            news.insert(0, Line { id: Uuid::new_v4(), text: GO_ON.to_owned(), is_of_work: true });
+        }
+        if !news.is_empty() && std::mem::take(&mut self.is_lost) {
+            let text = format!("{LOST}{}", self.before);
+            news.insert(0, Line { id: Uuid::new_v4(), text, is_of_work: true });
+        }
+        news
+    }
+
+    /// Tells the agent news.
+    pub(crate) fn tell(&mut self, news: Vec<Line>) {
+        let Some(process) = &self.process else { return };
+        for Line { id, text, .. } in news {
+            process.say(id, &text, self.permissions);
+            self.written.insert(id);
+            self.untaken.insert(id);
+            self.in_turn = true;
+        }
+    }
+
+    /// Answers a question of the agent: it may, or why not.
+    pub(crate) fn permit(&self, question: &str, refusal: Option<&str>) {
+        if let Some(process) = &self.process {
+            process.permit(question, refusal);
+        }
+    }
+}

@@ -6,7 +6,7 @@ use super::app::{App, Pane, Purpose, Question};
 pub(super) const HELP: &str = "\
 Everywhere
   1 2 3 4 5, Tab   Team, Requests, Tasks, Feed, Conversation
-  j k ↑ ↓ g G      down, up, first, last
+  j k ↑ ↓ g G      down, up, first, last; PgUp PgDn: a page
   /                show only what has a text in it; Esc shows all again
   q, Ctrl-C        leave: the team goes on without you
 

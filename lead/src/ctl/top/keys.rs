@@ -10,6 +10,7 @@ use teamd_shared::control::TaskOrder;
 
 use super::app::{App, Pane, Purpose, Question, Target, Verdict, Wish};
 use super::help::HELP;
+use super::list::Motion;
 use crate::ctl::args::{Cli, Command, Shutdown, Teammate};
 
 /// How many lines a turn of the wheel scrolls.
@@ -46,9 +47,9 @@ impl App {
             KeyCode::BackTab => self.turn(Pane::ALL.len() - 1),
             KeyCode::Esc if !self.filter.is_empty() => self.filter.clear(),
             KeyCode::Esc => self.pane = Pane::Team,
-            KeyCode::Char('J') => self.text().go(1),
-            KeyCode::Char('K') => self.text().go(-1),
-            KeyCode::Char(' ') => self.text().go_pages(1),
+            KeyCode::Char('J') => self.text().go(Motion::Lines(1)),
+            KeyCode::Char('K') => self.text().go(Motion::Lines(-1)),
+            KeyCode::Char(' ') => self.text().go(Motion::Pages(1)),
             _ => return self.pane_key(key.code, now),
         }
         None
@@ -57,8 +58,8 @@ impl App {
     /// Takes a click or a turn of the wheel: they select and scroll, and do nothing else.
     pub(super) fn mouse(&mut self, event: MouseEvent) {
         let by = match event.kind {
-            MouseEventKind::ScrollDown => WHEEL,
-            MouseEventKind::ScrollUp => -WHEEL,
+            MouseEventKind::ScrollDown => Motion::Lines(WHEEL),
+            MouseEventKind::ScrollUp => Motion::Lines(-WHEEL),
             MouseEventKind::Down(MouseButton::Left) => return self.click(event.column, event.row),
             _ => return,
         };
@@ -104,13 +105,13 @@ impl App {
         let overlay = self.overlay.as_mut()?;
         match code {
             KeyCode::Esc | KeyCode::Enter | KeyCode::Char('q' | '?') => self.overlay = None,
-            code => _ = scroll(&mut overlay.pager, code),
+            code => motion(code).into_iter().for_each(|by| overlay.pager.go(by)),
         }
         None
     }
 
     /// Selects an entry above or below.
-    fn go(&mut self, by: isize) {
+    fn go(&mut self, by: Motion) {
         match self.pane {
             Pane::Team => self.members.go(by),
             Pane::Requests => self.requests.go(by),
@@ -127,27 +128,23 @@ impl App {
         if self.pane == Pane::Conversation {
             return self.conversation_key(code);
         }
-        match code {
-            KeyCode::Down | KeyCode::Char('j') => self.go(1),
-            KeyCode::Up | KeyCode::Char('k') => self.go(-1),
-            KeyCode::PageDown => self.go(10),
-            KeyCode::PageUp => self.go(-10),
-            KeyCode::Home | KeyCode::Char('g') => self.go(isize::MIN),
-            KeyCode::End | KeyCode::Char('G') => self.go(isize::MAX),
-            _ => match (self.pane, code) {
-                (Pane::Team | Pane::Requests, KeyCode::Char('a')) => return self.approve(false, now),
-                (Pane::Team | Pane::Requests, KeyCode::Char('A')) => return self.approve(true, now),
-                (Pane::Team | Pane::Requests, KeyCode::Char('r')) => self.reject(now),
-                (Pane::Team, KeyCode::Enter | KeyCode::Right | KeyCode::Char('l')) => {
-                    self.pane = Pane::Conversation;
-                }
-                (Pane::Team, KeyCode::Char('n')) => self.type_for(Purpose::Spawn),
-                (Pane::Team, KeyCode::Char('e')) => self.shows_ended = !self.shows_ended,
-                (Pane::Team, code) => return self.member_key(code),
-                (Pane::Tasks, code) => return self.task_key(code),
-                (Pane::Feed, KeyCode::Enter) => return Some(Wish::ShowItem),
-                _ => {}
-            },
+        if let Some(by) = motion(code) {
+            self.go(by);
+            return None;
+        }
+        match (self.pane, code) {
+            (Pane::Team | Pane::Requests, KeyCode::Char('a')) => return self.approve(false, now),
+            (Pane::Team | Pane::Requests, KeyCode::Char('A')) => return self.approve(true, now),
+            (Pane::Team | Pane::Requests, KeyCode::Char('r')) => self.reject(now),
+            (Pane::Team, KeyCode::Enter | KeyCode::Right | KeyCode::Char('l')) => {
+                self.pane = Pane::Conversation;
+            }
+            (Pane::Team, KeyCode::Char('n')) => self.type_for(Purpose::Spawn),
+            (Pane::Team, KeyCode::Char('e')) => self.shows_ended = !self.shows_ended,
+            (Pane::Team, code) => return self.member_key(code),
+            (Pane::Tasks, code) => return self.task_key(code),
+            (Pane::Feed, KeyCode::Enter) => return Some(Wish::ShowItem),
+            _ => {}
         }
         None
     }
@@ -158,12 +155,11 @@ impl App {
             KeyCode::Enter => return self.member_key(KeyCode::Char('s')),
             KeyCode::Left | KeyCode::Char('h') => self.pane = Pane::Team,
             code => {
-                let Some((_, pager)) = &mut self.conversation else { return None };
+                let Some(by) = motion(code) else { return self.member_key(code) };
+                let (_, pager) = self.conversation.as_mut()?;
                 let was_at_start = pager.is_at_start();
-                return match scroll(pager, code) {
-                    Some(up) => (up && was_at_start).then_some(Wish::ShowEarlier),
-                    None => self.member_key(code),
-                };
+                pager.go(by);
+                return (was_at_start && by.lines(1) < 0).then_some(Wish::ShowEarlier);
             }
         }
         None
@@ -273,14 +269,7 @@ impl App {
 /// Tells whether an event only moves the selection or a text: many of them make one frame.
 pub(super) fn only_moves(event: &Event) -> bool {
     match event {
-        Event::Key(key) => matches!(
-            key.code,
-            KeyCode::Up
-                | KeyCode::Down
-                | KeyCode::PageUp
-                | KeyCode::PageDown
-                | KeyCode::Char('j' | 'k' | 'J' | 'K' | 'g' | 'G')
-        ),
+        Event::Key(key) => key.code != KeyCode::Char(' ') && motion(key.code).is_some(),
         Event::Mouse(mouse) => !matches!(mouse.kind, MouseEventKind::Down(_)),
         Event::Resize(..) => true,
         _ => false,
@@ -291,23 +280,15 @@ fn is_control(key: KeyEvent, letter: char) -> bool {
     key.modifiers.contains(KeyModifiers::CONTROL) && key.code == KeyCode::Char(letter)
 }
 
-/// Scrolls a text. Tells whether that was up; none if the key is for something else.
-fn scroll(pager: &mut super::pager::Pager, code: KeyCode) -> Option<bool> {
-    let by = match code {
-        KeyCode::Down | KeyCode::Char('j' | 'J') => 1,
-        KeyCode::Up | KeyCode::Char('k' | 'K') => -1,
-        KeyCode::Home | KeyCode::Char('g') => isize::MIN,
-        KeyCode::End | KeyCode::Char('G') => isize::MAX,
-        KeyCode::PageDown | KeyCode::Char(' ') => {
-            pager.go_pages(1);
-            return Some(false);
-        }
-        KeyCode::PageUp => {
-            pager.go_pages(-1);
-            return Some(true);
-        }
+/// Returns how far a key moves a list or a text; none if it is for something else.
+fn motion(code: KeyCode) -> Option<Motion> {
+    Some(match code {
+        KeyCode::Down | KeyCode::Char('j' | 'J') => Motion::Lines(1),
+        KeyCode::Up | KeyCode::Char('k' | 'K') => Motion::Lines(-1),
+        KeyCode::Home | KeyCode::Char('g') => Motion::Lines(isize::MIN),
+        KeyCode::End | KeyCode::Char('G') => Motion::Lines(isize::MAX),
+        KeyCode::PageDown | KeyCode::Char(' ') => Motion::Pages(1),
+        KeyCode::PageUp => Motion::Pages(-1),
         _ => return None,
-    };
-    pager.go(by);
-    Some(by < 0)
+    })
 }

@@ -1,5 +1,22 @@
 //! A list of which one entry is selected, by its key and not by its place: entries come, go and change places. Pure.
 
+/// How far a key moves: down, or up if that is negative.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Motion {
+    Lines(isize),
+    Pages(isize),
+}
+
+impl Motion {
+    /// Returns how many lines that is where a page has so many.
+    pub(super) fn lines(self, page: usize) -> isize {
+        match self {
+            Self::Lines(by) => by,
+            Self::Pages(by) => by.saturating_mul(isize::try_from(page.max(1)).unwrap_or(isize::MAX)),
+        }
+    }
+}
+
 /// The keys of a list, in the order of the screen, and which of them is selected.
 #[derive(Debug)]
 pub(super) struct List<K> {
@@ -7,11 +24,13 @@ pub(super) struct List<K> {
     selected: Option<K>,
     /// The first line that is on the screen.
     top: usize,
+    /// How many lines were on the screen at once.
+    page: usize,
 }
 
 impl<K> Default for List<K> {
     fn default() -> Self {
-        Self { keys: Vec::new(), selected: None, top: 0 }
+        Self { keys: Vec::new(), selected: None, top: 0, page: 1 }
     }
 }
 
@@ -50,15 +69,16 @@ impl<K: Clone + PartialEq> List<K> {
         self.selected = Some(key.clone());
     }
 
-    /// Selects an entry so many places below the selected one; above it, if that is negative.
-    pub(super) fn go(&mut self, by: isize) {
+    /// Selects an entry below the selected one, or above it.
+    pub(super) fn go(&mut self, by: Motion) {
         let last = self.keys.len().saturating_sub(1);
-        let next = self.at().unwrap_or(0).saturating_add_signed(by).min(last);
+        let next = self.at().unwrap_or(0).saturating_add_signed(by.lines(self.page)).min(last);
         self.selected = self.keys.get(next).cloned();
     }
 
     /// Returns the first line to be shown of `lines`, so that line `at` is in sight in a `room` of lines.
     pub(super) fn scroll(&mut self, at: usize, lines: usize, room: usize) -> usize {
+        self.page = room;
         // The heading above the first entry belongs to it.
         let from = at.saturating_sub(1);
         self.top = self.top.min(from).max((at + 1).saturating_sub(room)).min(lines.saturating_sub(room));
@@ -74,17 +94,17 @@ mod tests {
     fn the_selection_follows_its_entry_and_stays_in_its_place_when_that_goes() {
         let mut list = List::default();
         list.set(vec![]);
-        list.go(1);
+        list.go(Motion::Lines(1));
         assert_eq!((list.selected(), list.at()), (None, None));
         list.set(vec!["ana", "bo", "cy"]);
         assert_eq!(list.selected(), Some(&"ana"));
-        list.go(1);
+        list.go(Motion::Lines(1));
         list.set(vec!["bo", "cy", "ana"]);
         assert_eq!((list.selected(), list.at()), (Some(&"bo"), Some(0)));
-        list.go(isize::MAX);
+        list.go(Motion::Lines(isize::MAX));
         list.set(vec!["bo", "cy"]);
         assert_eq!(list.selected(), Some(&"cy"));
-        list.go(-9);
+        list.go(Motion::Lines(-9));
         assert_eq!(list.selected(), Some(&"bo"));
     }
 
@@ -95,5 +115,16 @@ mod tests {
         assert_eq!(tops, [0, 0, 0, 1, 3, 3, 3, 2, 90]);
         assert_eq!(list.scroll(99, 100, 200), 0);
         assert_eq!(list.scroll(0, 0, 0), 0);
+    }
+
+    #[test]
+    fn a_page_is_what_was_on_the_screen() {
+        let mut list = List::default();
+        list.set((0..100).collect());
+        list.scroll(0, 100, 20);
+        list.go(Motion::Pages(1));
+        assert_eq!(list.selected(), Some(&20));
+        list.go(Motion::Pages(-9));
+        assert_eq!(list.selected(), Some(&0));
     }
 }

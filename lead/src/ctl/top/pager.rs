@@ -4,6 +4,7 @@ use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Text};
 
+use super::list::Motion;
 use super::text::wrapped;
 
 /// A text, and which part of it is shown.
@@ -56,16 +57,12 @@ impl Pager {
         frame.render_widget(Text::from_iter(shown), area);
     }
 
-    /// Scrolls so many lines down; up, if that is negative.
-    pub(super) fn go(&mut self, by: isize) {
+    /// Scrolls.
+    pub(super) fn go(&mut self, by: Motion) {
+        let by = by.lines(self.page);
         let last = self.lines.len().saturating_sub(self.page);
         self.from = self.from.saturating_add_signed(by).min(last);
         self.follows = self.follows && by >= 0 || by == isize::MAX;
-    }
-
-    /// Scrolls so many pages down; up, if that is negative.
-    pub(super) fn go_pages(&mut self, by: isize) {
-        self.go(by.saturating_mul(isize::try_from(self.page.max(1)).unwrap_or(isize::MAX)));
     }
 
     /// Scrolls to the first line that was not on the screen yet.
@@ -111,11 +108,11 @@ mod tests {
         pager.set("a", &numbers(10), 20);
         assert!(draw(&mut pager, 4).starts_with("1 ") && !pager.is_seen());
         // What is passed over was not on the screen.
-        pager.go(isize::MAX);
+        pager.go(Motion::Lines(isize::MAX));
         assert!(draw(&mut pager, 4).starts_with("7 ") && !pager.is_seen());
         pager.go_to_unseen();
         assert!(draw(&mut pager, 4).starts_with("5 ") && !pager.is_seen());
-        pager.go(2);
+        pager.go(Motion::Lines(2));
         draw(&mut pager, 4);
         assert!(pager.is_seen() && pager.lines() == (10, 0));
         pager.set("a", &numbers(10), 10);
@@ -134,10 +131,10 @@ mod tests {
         assert!(draw(&mut pager, 4).starts_with("7 "));
         pager.set("a", &numbers(12), 20);
         assert!(draw(&mut pager, 4).starts_with("9 "));
-        pager.go(-1);
+        pager.go(Motion::Lines(-1));
         pager.set("a", &numbers(20), 20);
         assert!(draw(&mut pager, 4).starts_with("8 "));
-        pager.go(isize::MAX);
+        pager.go(Motion::Lines(isize::MAX));
         pager.set("a", &numbers(30), 20);
         assert!(draw(&mut pager, 4).starts_with("27 "));
     }

@@ -11,7 +11,7 @@ use teamd_shared::team_dir::{DirError, TeamDir, TeamPath};
 
 use crate::client::is_locked;
 use crate::ctl::roster;
-use crate::ctl::view::{EntryReader, JournalFollower, NewEntries, NewLines};
+use crate::ctl::view::{EntryReader, JournalFollower, NewEntries, NewLines, pending};
 use crate::ctl::wake::Wake;
 use crate::error::CommandError;
 
@@ -91,11 +91,7 @@ impl<'d> Follower<'d> {
 
     /// Returns the plans that are pending, oldest first.
     pub(in crate::ctl::chat) fn waiting(&self) -> impl Iterator<Item = &Request> {
-        let requests = self.journal.team.requests.values();
-        let mut plans: Vec<&Request> =
-            requests.filter(|request| request.kind.is_judged() && request.is_pending()).collect();
-        plans.sort_by(|one, other| one.created_at.total_cmp(&other.created_at));
-        plans.into_iter()
+        pending(&self.journal.team, "").into_iter().filter(|request| request.kind.is_judged())
     }
 
     /// Tells whether the daemon runs.

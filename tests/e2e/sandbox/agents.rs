@@ -168,6 +168,8 @@ fn an_agent_reaches_its_model_through_the_gateway_and_never_has_the_key() {
         let said = runs(&team, &looks)["content"].as_str().unwrap().to_owned();
         assert!(said.contains("hello yourself"), "{with:?}: {said}");
         assert_eq!(said.lines().skip(1).collect::<Vec<_>>(), ["0", "0"], "{with:?}: {said}");
+        // It does not say what that cost: the gateway counts.
+        team.until("its cost", || team.member("carol")["usage"]["output_tokens"].as_u64() > Some(0));
         let request = server.last();
         assert_eq!((request.header("x-api-key"), request.header("anthropic-version")), (KEY, "2023-06-01"));
         assert!(!request.header("content-length").is_empty() && request.mentions("hello"));

@@ -34,8 +34,9 @@ impl<T: Tools> Session<T> {
         }
         let asked = (dispatcher.state.budget_left(), dispatcher.state.gate());
         let came = dispatcher.run_until(model.answer(asked, &mut |heard| live.observe(heard))).await;
-        // What was charged for an answer that does not come.
-        let usage = self.model.take_unrecorded();
+        // What was charged for an answer that does not come, and what an agent does not report.
+        let mut usage = self.model.take_unrecorded();
+        usage += self.dispatcher.toolbox.take_spent();
         if !usage.is_nothing() {
             self.record(Event::Charged { usage })?;
         }

@@ -26,7 +26,7 @@ pub(crate) use one_shot::OneShot;
 pub(crate) use remote::{Persona, Remote};
 pub(crate) use script::Script;
 use service::Service;
-pub(crate) use service::{Access, GATEWAY_PORT, Gateway, Progress, patience};
+pub(crate) use service::{Access, GATEWAY_PORT, Gateway, Meter, Progress, patience};
 
 /// One answer: text and calls, in order.
 #[derive(Debug, Clone, PartialEq)]

@@ -33,6 +33,7 @@ use std::future::Future;
 
 use teamd_shared::id::RequestId;
 use teamd_shared::member::Gate;
+use teamd_shared::transcript::Usage;
 
 use answer_plan::AnswerPlan;
 pub(crate) use bash::{AgentProcess, Bash, GOOD_END, Launch, LiveLog, Ran};
@@ -193,6 +194,10 @@ pub(crate) trait Tools: std::fmt::Debug {
     /// Why it cannot be started. Fits behind "error: ".
     fn start_process(&mut self, _launch: Launch, _gate: Gate) -> Result<AgentProcess, String> {
         Err("this teammate has no agent of its own".to_owned())
+    }
+    /// Takes out what the agent has spent that it does not report.
+    fn take_spent(&mut self) -> Usage {
+        Usage::default()
     }
     /// Opens the gate of the agent, if one runs behind a closed gate; tells whether that is so.
     fn open_gate(&mut self) -> bool {

@@ -12,6 +12,7 @@ use teamd_shared::name::Name;
 use teamd_shared::sandbox::Namespaces;
 use teamd_shared::state::StateDir;
 use teamd_shared::team_dir::TeamDir;
+use teamd_shared::transcript::Usage;
 use tokio::time::{Duration, Instant, sleep_until};
 
 use super::bash::{Background, Bash, Foreground, GateHandle, LiveLog, Ran, cannot_start, sweep_orphans};
@@ -20,7 +21,7 @@ use super::workspace::{Guide, Workspace};
 use super::{AgentProcess, EditFile, Launch, LocalAction, Outcome, RunAgent, Runs, Sleep, Tools, WriteFile};
 use crate::args::Confinement;
 use crate::cgroup::OwnCgroup;
-use crate::model::Gateway;
+use crate::model::{Gateway, Meter};
 use crate::sandbox::{self, Origin, Places, TempDir};
 
 /// How long a gate may take to open.
@@ -82,6 +83,8 @@ pub(crate) struct Toolbox {
     background: Background,
     /// The gate of the agent that runs, or ran last.
     gate: Option<GateHandle>,
+    /// What the agent has spent that does not report it.
+    meter: Meter,
     /// What the model is told with its first command.
     first_note: String,
     /// Removed when the incarnation ends, after the commands have ended: it stands last.
@@ -123,7 +126,8 @@ impl Toolbox {
             )
             .map_err(anyhow::Error::msg)?;
         let (background, gate) = (Background::default(), None);
-        Ok(Self { config, places, workspace, background, gate, first_note, _temp: temp })
+        let meter = Meter::default();
+        Ok(Self { config, places, workspace, background, gate, meter, first_note, _temp: temp })
     }
 
     /// Returns what the workspace says to agents, at most so many bytes of it.
@@ -176,7 +180,7 @@ impl Toolbox {
         let granted = if live { Gate::Open } else { gate };
         let mut policy = self.places.policy(sandbox, granted, (layers, weak))?;
         let has_network = policy.as_ref().is_some_and(|policy| live && policy.network);
-        let gateway = Gateway::new(agent, &self.config.environment, has_network);
+        let gateway = Gateway::new(agent, &self.config.environment, has_network, &self.meter);
         if let Some(policy) = &mut policy {
             team_dir.open_folder(Some("run")).map_err(|error| error.to_string())?;
             // Without a network namespace of its own, its model is reached by the network of the machine.
@@ -222,6 +226,10 @@ impl Toolbox {
 
 impl Tools for Toolbox {
     type Running = Running;
+
+    fn take_spent(&mut self) -> Usage {
+        self.meter.take()
+    }
 
     // File tools are done when this returns.
     fn start(&mut self, action: LocalAction, gate: Gate) -> Running {

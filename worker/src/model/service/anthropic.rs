@@ -206,7 +206,7 @@ fn read_event(event: &ServerEvent, draft: &mut Draft) -> Result<(), Failure> {
 }
 
 /// Takes the counters that are there: the last count of each holds for the whole answer.
-fn count(said: &Value, usage: &mut Usage) {
+pub(super) fn count(said: &Value, usage: &mut Usage) {
     for (name, counter) in [
         ("input_tokens", &mut usage.input_tokens),
         ("output_tokens", &mut usage.output_tokens),

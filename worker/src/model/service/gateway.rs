@@ -8,6 +8,7 @@
 //! Where the agent has the network of the machine, there is the first listener only, on the machine's own loopback interface. So each
 //! request must show a token that only this agent was given.
 
+mod meter;
 mod tunnel;
 mod upstream;
 
@@ -25,7 +26,7 @@ use hyper_util::rt::TokioIo;
 use reqwest::Body;
 use serde_json::json;
 use teamd_shared::environment::Environment;
-use teamd_shared::member::{Agent, Gate};
+use teamd_shared::member::{Agent, Gate, Protocol};
 use teamd_shared::model_spec::Provider;
 use tokio::io::copy_bidirectional;
 use tokio::net::TcpStream;
@@ -33,6 +34,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
+pub(crate) use meter::Meter;
 use tunnel::Hosts;
 use upstream::Upstream;
 
@@ -50,6 +52,8 @@ pub(crate) struct Gateway {
     hosts: Option<Hosts>,
     ports: Vec<u16>,
     token: String,
+    /// None: the agent reports what it spends.
+    meter: Option<Meter>,
 }
 
 /// A tunnel that begins when the answer to its request has been sent.
@@ -57,14 +61,15 @@ type Tunnel = (OnUpgrade, TcpStream);
 
 impl Gateway {
     /// Makes the gateway of an agent: to each service of a model whose key is in the environment, and as `has_network` says to hosts
-    /// and ports. Nothing is sent yet.
-    pub(crate) fn new(agent: &Agent, environment: &Environment, has_network: bool) -> Self {
+    /// and ports. Nothing is sent yet. `meter`: counts what is spent by an agent that does not report it.
+    pub(crate) fn new(agent: &Agent, environment: &Environment, has_network: bool, meter: &Meter) -> Self {
         let upstreams = [Provider::Anthropic, Provider::OpenAi].into_iter();
         let upstreams = upstreams.filter_map(|provider| Upstream::new(provider, environment)).collect();
         Self {
             upstreams,
             hosts: has_network.then(|| Hosts::new(&agent.hosts)),
             ports: if has_network { agent.ports.clone() } else { Vec::new() },
+            meter: (agent.protocol == Protocol::Run).then(|| meter.clone()),
             token: format!("teamd-{}", Uuid::new_v4().simple()),
         }
     }
@@ -173,7 +178,7 @@ impl Gateway {
         if request.method() != Method::CONNECT {
             let upstream = self.upstreams.iter().find(|upstream| upstream.serves(request.uri().path()));
             return Ok(match upstream {
-                Some(upstream) => upstream.forward(request, &self.token).await,
+                Some(upstream) => upstream.forward(request, &self.token, self.meter.as_ref()).await,
                 None => {
                     refusal(StatusCode::NOT_FOUND, "the gateway knows no such path, or has no key for it")
                 }

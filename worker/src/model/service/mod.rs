@@ -44,7 +44,7 @@ use crate::core::state::Budget;
 use draft::Piece;
 use explain::{explain, no_answer};
 use failure::Failure;
-pub(crate) use gateway::{Gateway, PORT as GATEWAY_PORT};
+pub(crate) use gateway::{Gateway, Meter, PORT as GATEWAY_PORT};
 use overload::Overload;
 use settings::Settings;
 pub(crate) use settings::patience;

@@ -240,14 +240,21 @@ fn grow_call(draft: &mut Draft, delta: &Value) -> Result<(), Failure> {
     }
 }
 
-/// What came from the cache is counted among the prompt here.
-fn count(said: &Value, usage: &mut Usage) {
+/// What came from the cache is counted among the prompt here. The Responses API has names of its own.
+pub(super) fn count(said: &Value, usage: &mut Usage) {
+    let either = |name: &str, of_responses: &str| {
+        let named = |value: &Value| value.is_object() || value.is_u64();
+        [&said[name], &said[of_responses]].into_iter().find(|value| named(value))
+    };
+    let number = |name, of_responses| either(name, of_responses).and_then(Value::as_u64);
     let (Some(prompt), Some(output_tokens)) =
-        (said["prompt_tokens"].as_u64(), said["completion_tokens"].as_u64())
+        (number("prompt_tokens", "input_tokens"), number("completion_tokens", "output_tokens"))
     else {
         return;
     };
-    let cached = said["prompt_tokens_details"]["cached_tokens"].as_u64().unwrap_or_default().min(prompt);
+    let details = either("prompt_tokens_details", "input_tokens_details");
+    let cached =
+        details.and_then(|details| details["cached_tokens"].as_u64()).unwrap_or_default().min(prompt);
     *usage = Usage {
         input_tokens: prompt - cached,
         output_tokens,

@@ -31,7 +31,7 @@ fn with_service(base: &str, ca: &str) -> Environment {
 
 /// Serves an agent; returns its gateway, the ports of the listeners, and its gate. It ends with the test.
 fn serve(agent: &Agent, environment: &Environment) -> (Arc<Gateway>, Vec<u16>, watch::Sender<Gate>) {
-    let gateway = Arc::new(Gateway::new(agent, environment, true));
+    let gateway = Arc::new(Gateway::new(agent, environment, true, &Meter::default()));
     let listeners: Vec<_> =
         gateway.ports().iter().map(|_| StdListener::bind("127.0.0.1:0").unwrap()).collect();
     let ports = listeners.iter().map(|it| it.local_addr().unwrap().port()).collect();

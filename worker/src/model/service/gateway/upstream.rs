@@ -4,13 +4,13 @@
 use std::sync::OnceLock;
 
 use hyper::body::Incoming;
-use hyper::header::{CONTENT_ENCODING, HeaderMap, HeaderName, HeaderValue};
+use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use reqwest::{Body, Client, Url};
 use teamd_shared::environment::Environment;
 use teamd_shared::model_spec::{ModelSpec, Provider};
 
-use super::refusal;
+use super::{Meter, refusal};
 use crate::model::service::client::{self, error_chain};
 use crate::model::service::settings::Settings;
 
@@ -99,7 +99,12 @@ impl Upstream {
     }
 
     /// Sends a request on that shows the token, and returns the answer, whose body comes as the service sends it.
-    pub(super) async fn forward(&self, request: Request<Incoming>, token: &str) -> Response<Body> {
+    pub(super) async fn forward(
+        &self,
+        request: Request<Incoming>,
+        token: &str,
+        meter: Option<&Meter>,
+    ) -> Response<Body> {
         let shown = ["x-api-key", "authorization"].into_iter().filter_map(|name| request.headers().get(name));
         let mut shown = shown.filter_map(|value| value.to_str().ok());
         if !shown.any(|shown| shown.strip_prefix("Bearer ").unwrap_or(shown) == token) {
@@ -123,7 +128,7 @@ impl Upstream {
             .body(Body::wrap(body))
             .send();
         match sent.await {
-            Ok(answer) => self.answer(answer).await,
+            Ok(answer) => self.answer(answer, meter).await,
             Err(error) => {
                 let why = self.settings.scrub(&error_chain(error));
                 tracing::warn!("{} cannot be reached for the agent: {why}", self.settings.host());
@@ -183,7 +188,7 @@ impl Upstream {
         headers
     }
 
-    async fn answer(&self, mut answer: reqwest::Response) -> Response<Body> {
+    async fn answer(&self, mut answer: reqwest::Response, meter: Option<&Meter>) -> Response<Body> {
         let mut error = Vec::new();
         let is_error = answer.status().as_u16() >= 400;
         while is_error
@@ -202,8 +207,12 @@ impl Upstream {
         of_connection.for_each(|name| drop(response.headers_mut().remove(*name)));
         if is_error {
             *response.body_mut() = Body::from(self.settings.scrub(&String::from_utf8_lossy(&error)));
+            return response;
         }
-        response
+        let Some(meter) = meter else { return response };
+        let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+        let is_stream = kind.is_some_and(|kind| kind.starts_with("text/event-stream"));
+        response.map(|body| meter.read(self.settings.provider, is_stream, body))
     }
 }
 

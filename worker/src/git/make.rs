@@ -129,7 +129,7 @@ fn put_note(at: &Path, what: &Path) -> anyhow::Result<()> {
     symlink(what, at).context("cannot note what is made")
 }
 
-fn remove_note(note: &Path) -> anyhow::Result<()> {
+pub(super) fn remove_note(note: &Path) -> anyhow::Result<()> {
     match fs::remove_file(note) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error).context("cannot remove a note"),
         _ => Ok(()),

@@ -132,14 +132,14 @@ impl Git<'_> {
 
     async fn remove(&self, root: &str, discard: bool) -> Result<GitReport, Failed> {
         let path = Path::new(root);
-        if open_itself(path, OFlags::PATH).is_err_and(|errno| errno == Errno::NOENT) {
-            return Ok(GitReport::Removed);
+        if !open_itself(path, OFlags::PATH).is_err_and(|errno| errno == Errno::NOENT) {
+            match discard {
+                true => drop(self.run("require_own", path, &[]).await?),
+                false => self.nothing_is_lost(root).await?,
+            }
+            remove(path).with_context(|| format!("cannot remove the checkout {root}"))?;
         }
-        match discard {
-            true => drop(self.run("require_own", path, &[]).await?),
-            false => self.nothing_is_lost(root).await?,
-        }
-        remove(path).with_context(|| format!("cannot remove the checkout {root}"))?;
+        make::remove_note(&Checkout::note(Path::new(&self.order.home), path))?;
         Ok(GitReport::Removed)
     }
 }

@@ -35,7 +35,7 @@ mod tests {
         let bytes = lint("-", b"# \xff");
         assert_eq!(
             (bytes[0].line, bytes[0].column, bytes[0].what.as_str()),
-            (1, 3, "this byte is not UTF-8")
+            (1, 3, "this byte is not UTF-8; correct that line, or move the file away")
         );
     }
 }

@@ -83,6 +83,8 @@ fn it_obeys_the_gate_resumes_and_leaves_without_a_request(real: &Real) {
     replies_are(vec![bash("echo x > closed"), plan("write a file")]);
     spawn(&team, stub, &[&["--plan", "--prompt", "the first work"], real.flags].concat());
     let id = team.until_planned("carol");
+    let first = server.requests().into_iter().find(|it| it.mentions("the first work")).unwrap();
+    assert!(first.body["tools"].to_string().contains(real.plan_approval), "{}", first.body["tools"]);
     replies_are(vec![bash("echo yes > open; env"), Reply::text("written")]);
     team.teamctl(["approve", &id]).ok();
     team.until("the write behind the open gate", || team.made("open"));

@@ -65,6 +65,7 @@ pub(super) fn what_an_agent_does_wrong_fails_a_piece_of_work_at_most(stub: &Stub
     for (order, content) in [
         ("garbage\nsay still here", "still here"),
         ("twice\nsay once or twice", "once or twice"),
+        ("unended\nsay unended", "unended"),
         ("flood\nsay afloat", "afloat"),
         ("forged", "not known"),
         ("subagent\nsay mine", "mine"),

@@ -87,7 +87,7 @@ impl Setting<'_> {
     ///
     /// # Errors
     /// The system's error.
-    pub(super) fn launch(self, launch: Launch, state: &Path) -> io::Result<(AgentProcess, GateHandle)> {
+    pub(super) fn launch(mut self, launch: Launch, state: &Path) -> io::Result<(AgentProcess, GateHandle)> {
         let Launch { mut driver, session, known, afresh } = launch;
         let mut session = AgentSession { id: session, history: driver.history(state, session) };
         if afresh && let Some(history) = session.history.take() {
@@ -96,6 +96,7 @@ impl Setting<'_> {
         let history = session.history.as_deref().map(read_history).transpose()?;
         let holds = |id: &Uuid| history.as_ref().is_some_and(|text| holds(text, *id));
         let known = known.into_iter().filter(holds).collect();
+        driver.settings().iter().for_each(|(name, value)| self.environment.set(name, value));
         let (reads, writes) = io::pipe()?;
         let (gate, lock) = (self.gate, &self.config.liveness_lock);
         let (job, errors, way) = self.job(|found| driver.arguments(&session, found), reads.into())?;

@@ -16,6 +16,11 @@ use crate::core::submission::Permission;
 /// What the tools that are handed over are called by the agent.
 const PREFIX: &str = "mcp__team__";
 
+/// Its model sees the team tools from the beginning, without a search. A command in the background would begin a turn of its own when it
+/// ends, outside of any work.
+const SETTINGS: [(&str, &str); 2] =
+    [("ENABLE_TOOL_SEARCH", "false"), ("CLAUDE_CODE_DISABLE_BACKGROUND_TASKS", "1")];
+
 /// Its tools for teams, tasks, worktrees and subagents of its own: two protocols confuse a model. And those that ask a person.
 const DISALLOWED: &str = "Task,Agent,SendMessage,ListAgents,EnterWorktree,ExitWorktree,EnterPlanMode,ExitPlanMode,AskUserQuestion,CronCreate,CronDelete,CronList,ScheduleWakeup,Workflow,Monitor";
 
@@ -183,6 +188,10 @@ impl AgentDriver for Claude {
         ];
         all.extend(self.model.iter().flat_map(|model| ["--model", model.as_str()]));
         all.into_iter().map(str::to_owned).collect()
+    }
+
+    fn settings(&self) -> &'static [(&'static str, &'static str)] {
+        &SETTINGS
     }
 
     fn history(&self, state: &Path, session: Uuid) -> Option<PathBuf> {

@@ -87,6 +87,10 @@ pub(crate) struct AgentSession {
 pub(crate) trait AgentDriver: Debug + Send {
     /// Returns the arguments of a process for a session; `variables`: those by which it finds its model.
     fn arguments(&self, session: &AgentSession, variables: &[(&'static str, String)]) -> Vec<String>;
+    /// Returns the variables by which the agent is set up.
+    fn settings(&self) -> &'static [(&'static str, &'static str)] {
+        &[]
+    }
     /// Returns the file in which the agent keeps a session, if it is there; `state`: its state directory.
     fn history(&self, state: &Path, session: Uuid) -> Option<PathBuf>;
     /// Returns the first lines that the agent reads.

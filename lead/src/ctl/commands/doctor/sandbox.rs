@@ -95,7 +95,7 @@ impl Confined {
             match self.layers.map(|layers| layers.namespaces) {
                 None => {}
                 Some(Namespaces::Own) => {
-                    let live = "the gate of an agent changes while it runs, and behind it there is no network (namespaces)";
+                    let live = "the gate of an agent changes while it runs, and behind it there is no network but the provider's own tools (namespaces)";
                     check.add(Severity::Ok, live, "", "");
                 }
                 Some(Namespaces::None | Namespaces::Bubblewrap) => check.note(

@@ -211,12 +211,13 @@ impl AgentMind {
             if let Some(outcome) = self.outcomes.remove(id) {
                 return Came::Outcome(outcome);
             }
+            // The turn may have ended while the outcome of another call was waited for.
+            if self.later.iter().any(|heard| matches!(heard, Heard::TurnEnded { .. })) {
+                let told = "the turn of the agent ended without an outcome of this call";
+                return Came::Outcome(Outcome::error(told));
+            }
             match self.next().await {
-                Ok(Heard::TurnEnded { failure }) => {
-                    self.later.push_back(Heard::TurnEnded { failure });
-                    let told = "the turn of the agent ended without an outcome of this call";
-                    return Came::Outcome(Outcome::error(told));
-                }
+                Ok(heard @ Heard::TurnEnded { .. }) => self.later.push_back(heard),
                 Ok(Heard::Asks(asked)) if self.permissions == Permissions::Ask => return Came::Asks(asked),
                 Ok(heard @ (Heard::Call { .. } | Heard::Text(_))) => self.later.push_back(heard),
                 Ok(_) => {}

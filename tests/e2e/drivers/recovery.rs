@@ -125,6 +125,11 @@ pub(super) fn an_agent_that_cannot_begin_is_an_error_of_spawn(stub: &Stub) {
         let log = team.file("log/carol.log");
         assert!(log.contains(told), "{command}: {log}");
     }
+    if stub.agent == "claude" {
+        let signs = team_of(&[stub], LIVE).unwrap().with("CLAUDE_CODE_USE_BEDROCK", "1");
+        let refused = signs.teamctl(["spawn", "carol", "--agent", "claude"]).exits(1);
+        assert!(refused.stderr.contains("requests of that service are signed"), "{}", refused.stderr);
+    }
     let Some(team) = team_of(&[stub], LIVE) else { return };
     team.write("version", "0.1.9");
     team.teamctl(["spawn", "carol", "--agent", stub.agent, "--restart", "never"]).exits(1);

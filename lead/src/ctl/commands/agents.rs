@@ -21,6 +21,8 @@ enum Problem {
     Missing,
     NoKey,
     TooOld(String),
+    /// This variable chooses a service whose requests are signed.
+    Signs(&'static str),
 }
 
 /// Runs the command.
@@ -42,6 +44,7 @@ pub(in crate::ctl) fn run(context: &Context) -> CommandResult {
             _ if untrusted.contains(&agent.trust_key(name)) => "not trusted",
             Some(Problem::TooOld(_)) => "too old",
             Some(Problem::NoKey) => "no key",
+            Some(Problem::Signs(_)) => "no service",
             None => "ready",
         };
         let (protocol, command, known) =
@@ -99,6 +102,11 @@ pub(super) fn check(
         (Problem::NoKey, Some(known)) => failed(format!("the agent {name} needs {}", known.needs)).hint(
             "a login of a subscription is not used: the tokens of several processes would log each other out",
         ),
+        (Problem::Signs(variable), Some(known)) => failed(format!(
+            "the agent {name} cannot work with {variable}: requests of that service are signed with a key that the agent holds, \
+             and no key enters its sandbox"
+        ))
+        .hint(format!("unset it, and set {}", known.needs)),
         (Problem::TooOld(why), _) => failed(format!("the agent {name} cannot be started: {why}")),
         (_, known) => {
             let program = escape::line(&agent.command[0]).into_owned();
@@ -118,7 +126,11 @@ fn inspect(agent: &AgentProgram, environment: &Environment) -> (Option<Version>,
     let Some(known) = Known::of(agent.protocol) else { return (None, None) };
     let version = known.version(&program);
     let too_old = version.and_then(|version| known.published.too_old(version)).map(Problem::TooOld);
-    let problem = too_old.or_else(|| (!known.has_key(environment)).then_some(Problem::NoKey));
+    let signs = known.signs.iter().find(|variable| {
+        environment.value(variable).is_some_and(|value| !["", "0", "false"].contains(&value.as_str()))
+    });
+    let problem = too_old.or(signs.copied().map(Problem::Signs));
+    let problem = problem.or_else(|| (!known.has_key(environment)).then_some(Problem::NoKey));
     (version, problem)
 }
 

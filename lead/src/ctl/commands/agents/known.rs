@@ -12,6 +12,8 @@ pub(super) struct Known {
     /// What it needs, in words, and the variables of which it needs one.
     pub(super) needs: &'static str,
     keys: &'static [&'static str],
+    /// The variables that choose a service whose requests the agent itself must sign.
+    pub(super) signs: &'static [&'static str],
     /// How much memory a teammate takes with it, in MB.
     pub(super) memory: u32,
 }
@@ -26,11 +28,16 @@ impl Known {
                 published,
                 needs: "ANTHROPIC_API_KEY, or ANTHROPIC_AUTH_TOKEN for a gateway",
                 keys: &["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"],
+                signs: &["CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX", "CLAUDE_CODE_USE_FOUNDRY"],
                 memory: 220,
             },
-            Protocol::Codex => {
-                Self { published, needs: "OPENAI_API_KEY", keys: &["OPENAI_API_KEY"], memory: 115 }
-            }
+            Protocol::Codex => Self {
+                published,
+                needs: "OPENAI_API_KEY",
+                keys: &["OPENAI_API_KEY"],
+                signs: &[],
+                memory: 115,
+            },
         })
     }
 

@@ -5,8 +5,10 @@
 
 use teamd_shared::config::RosterMember;
 use teamd_shared::member::MemberStatus;
+use teamd_shared::message::IdleReason;
 use teamd_shared::model_spec::ModelSpec;
 use teamd_shared::terms::BUILT_IN;
+use teamd_shared::transcript::Event;
 
 use super::target::LeadOptions;
 use crate::error::CommandError;
@@ -20,19 +22,36 @@ pub(super) struct Difference {
     pub(super) hint: Option<String>,
 }
 
-/// Compares them, and returns a difference that matters. `usual` is the model that a lead agent would get here without options.
+/// Returns why the last work of a member failed, if it did and the member waits. The roster follows a moment after the
+/// transcript, whose last entry this is.
+pub(super) fn failure(member: &RosterMember, last: Option<&Event>) -> Option<String> {
+    if member.status != MemberStatus::Idle {
+        return None;
+    }
+    match last {
+        Some(Event::Idle { idle_reason: IdleReason::Failed, content, .. }) => {
+            let what = content.lines().next().unwrap_or_default();
+            Some(what.split(" (hint: ").next().unwrap_or(what).to_owned())
+        }
+        Some(Event::Idle { .. }) => None,
+        _ => member.activity.strip_prefix("failed: ").map(str::to_owned),
+    }
+}
+
+/// Compares them, and returns a difference that matters. `failed` says why the last work failed, `usual` is the model that a
+/// lead agent would get here without options.
 ///
 /// # Errors
 /// [`ExitCode::Conflict`] if only another incarnation could have what the options ask for.
 pub(super) fn compare(
     member: &RosterMember,
     options: &LeadOptions,
+    failed: Option<String>,
     usual: Option<&ModelSpec>,
 ) -> Result<Option<Difference>, CommandError> {
     let (name, asked) = (&member.name, options.model()?);
     let model = asked.as_ref().filter(|model| !is_of(member, model));
     let workspace = options.workspace.as_ref().filter(|named| **named != member.workspace);
-    let failed = member.activity.strip_prefix("failed: ").filter(|_| member.status == MemberStatus::Idle);
     let again = || format!("`teamctl shutdown {name}`, then the same command");
     let refused = |what: String, hint: String| Err(CommandError::new(ExitCode::Conflict, what).hint(hint));
     match (failed, model, workspace) {
@@ -106,7 +125,7 @@ mod tests {
     }
 
     fn compared(member: &RosterMember, options: &LeadOptions) -> Result<Option<Difference>, CommandError> {
-        compare(member, options, Some(&"anthropic".parse().unwrap()))
+        compare(member, options, failure(member, None), Some(&"anthropic".parse().unwrap()))
     }
 
     fn model(name: &str) -> LeadOptions {
@@ -154,6 +173,22 @@ mod tests {
         }
         let works = lead("working", "thinking", "anthropic:m1");
         assert_eq!(compared(&works, &LeadOptions::default()), Ok(None));
+    }
+
+    #[test]
+    fn the_transcript_is_ahead_of_the_roster() {
+        let idle = |reason: &str, content: &str| {
+            let id = uuid::Uuid::nil();
+            let entry = json!({"entry": "idle", "idle_reason": reason, "content": content, "message_id": id});
+            serde_json::from_value::<Event>(entry).unwrap()
+        };
+        let late = lead("idle", "", "anthropic:m1");
+        let why = failure(&late, Some(&idle("failed", "a wrong key (hint: another)\nmore")));
+        assert_eq!(why.as_deref(), Some("a wrong key"));
+        let late = lead("idle", "failed: a wrong key", "anthropic:m1");
+        assert_eq!(failure(&late, Some(&idle("available", "done"))), None);
+        let works = lead("working", "thinking", "anthropic:m1");
+        assert_eq!(failure(&works, Some(&idle("failed", "a wrong key"))), None);
     }
 
     #[test]

@@ -14,6 +14,7 @@ use teamd_shared::name::Name;
 use teamd_shared::team_dir::TeamDir;
 use teamd_shared::terms::TermsPatch;
 use teamd_shared::terms::resolve::{SpawnRequest, model_of_key, resolve};
+use teamd_shared::transcript;
 use uuid::Uuid;
 
 use super::compare_settings::{self, Difference};
@@ -102,7 +103,7 @@ impl ChatTarget {
     ) -> Result<bool, CommandError> {
         if let Some(member) = self.running(dir)? {
             let stays = match &self.start {
-                Some(options) if !again => compare(context, &member, options)?,
+                Some(options) if !again => compare(context, dir, &member, options)?,
                 _ => true,
             };
             if stays {
@@ -133,7 +134,7 @@ impl ChatTarget {
         let Err(error) = spawn::start(context, dir, order, READY).await else { return Ok(true) };
         // Another chat may have started it at the same moment.
         match self.running(dir)?.filter(|_| error.code() == ExitCode::Conflict) {
-            Some(member) => compare(context, &member, options).map(|_| false),
+            Some(member) => compare(context, dir, &member, options).map(|_| false),
             None => Err(error),
         }
     }
@@ -175,9 +176,17 @@ impl ChatTarget {
 
 /// Compares the lead agent that runs with the command line and the settings, and tells what differs. Returns whether it
 /// stays as it is.
-fn compare(context: &Context, member: &RosterMember, options: &LeadOptions) -> Result<bool, CommandError> {
+fn compare(
+    context: &Context,
+    dir: &TeamDir,
+    member: &RosterMember,
+    options: &LeadOptions,
+) -> Result<bool, CommandError> {
     let usual = usual_model(context, member);
-    let Some(Difference { note, hint }) = compare_settings::compare(member, options, usual.as_ref())? else {
+    let last = transcript::last_entry(dir, &member.name)?;
+    let failed = compare_settings::failure(member, last.as_ref().map(|entry| &entry.event));
+    let difference = compare_settings::compare(member, options, failed, usual.as_ref())?;
+    let Some(Difference { note, hint }) = difference else {
         return Ok(true);
     };
     context.out.note(escape::line(&note));

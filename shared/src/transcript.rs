@@ -90,6 +90,9 @@ pub enum Event {
         /// conversation several times for it. Older programs did not write it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         length: Option<u64>,
+        /// How many answers of the model begin with it, if not one: what an agent says comes in several entries.
+        #[serde(default = "one", skip_serializing_if = "is_one")]
+        model_calls: u32,
     },
     /// A model call came to nothing (it failed, or was broken off), and was charged for nevertheless.
     #[serde(rename = "paid")]
@@ -239,6 +242,20 @@ impl Usage {
         less().unwrap_or(*self)
     }
 
+    /// Returns what it has more than what was counted already.
+    pub fn beyond(&self, counted: &Self) -> Self {
+        let more = |all: u64, counted: u64| all.saturating_sub(counted);
+        Self {
+            input_tokens: more(self.input_tokens, counted.input_tokens),
+            output_tokens: more(self.output_tokens, counted.output_tokens),
+            cache_read_input_tokens: more(self.cache_read_input_tokens, counted.cache_read_input_tokens),
+            cache_creation_input_tokens: more(
+                self.cache_creation_input_tokens,
+                counted.cache_creation_input_tokens,
+            ),
+        }
+    }
+
     /// Returns what counts against a budget: all but what came from a cache.
     pub fn billed(&self) -> u64 {
         self.input_tokens.saturating_add(self.cache_creation_input_tokens).saturating_add(self.output_tokens)
@@ -253,6 +270,15 @@ impl std::ops::AddAssign for Usage {
         add(&mut self.cache_read_input_tokens, other.cache_read_input_tokens);
         add(&mut self.cache_creation_input_tokens, other.cache_creation_input_tokens);
     }
+}
+
+fn one() -> u32 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_one(count: &u32) -> bool {
+    *count == 1
 }
 
 impl Event {
@@ -376,7 +402,7 @@ mod tests {
     fn an_answer_of_an_older_program_has_no_length_of_its_own() {
         let old = json!({"entry": "answer", "content": [], "usage": {"input_tokens": 1, "output_tokens": 2}});
         let usage = Usage { input_tokens: 1, output_tokens: 2, ..Usage::default() };
-        let answer = |length| Event::Answer { content: Vec::new(), usage, cut: None, length };
+        let answer = |length| Event::Answer { content: Vec::new(), usage, cut: None, length, model_calls: 1 };
         assert_eq!(serde_json::from_value::<Event>(old).unwrap(), answer(None));
         assert!(serde_json::to_value(answer(None)).unwrap().get("length").is_none());
         let written = serde_json::to_value(answer(Some(7))).unwrap();

@@ -49,6 +49,8 @@ pub(super) fn a_message_joins_the_work_that_is_done_and_so_does_a_shutdown_reque
     team.send("carol", "$ touch ready; until [ -e go ]; do sleep 0.01; done; echo first");
     team.until("the command", || team.made("ready"));
     team.send("carol", "say second");
+    // It is told while the call runs: with the outcome of that, its model reads it.
+    team.until("the message", || team.file("transcript/carol.jsonl").contains("say second"));
     team.write("go", "");
     team.until_finished("carol", 1);
     let content = team.notices("carol").pop().unwrap()["content"].as_str().unwrap().to_owned();
@@ -70,6 +72,7 @@ pub(super) fn a_message_joins_the_work_that_is_done_and_so_does_a_shutdown_reque
     team.until("the command", || team.made("again"));
     let running = team.start_teamctl(["--json", "shutdown", "carol"]);
     let id = team.until_asked("carol");
+    team.until("the request", || team.entries("carol", "asked").len() == 1);
     team.write("go2", "");
     assert_eq!(running.finish().ok().json()["results"][0]["outcome"], "shutdown");
     let answered = team.request(&id);
@@ -103,6 +106,30 @@ pub(super) fn a_plan_ends_the_turn_and_its_verdict_arrives_as_a_message(stub: &S
         team.teamctl(["approve", &id, "--feedback", "\n$ echo y > more\n"]).ok();
         team.until_finished("carol", 2);
         assert_eq!(team.text("more"), "y\n", "{layers}");
+    }
+}
+
+/// The verdict may take days: the turn ends before it, whatever the agent does, and nothing that it has begun runs behind it.
+pub(super) fn what_an_agent_does_behind_its_plan_is_answered_at_once(stub: &Stub) {
+    for (layers, permissions) in [(SETS[0], "allow"), (SETS[0], "ask"), (SETS[1], "allow")] {
+        let Some(team) = team_of(&[stub], layers) else { return };
+        let orders = "@plan_approval {\"plan\": \"make it\"}\n@task_list\n$ echo x 2>/dev/null > made || echo closed\nsay waiting";
+        spawn(&team, stub, &["--plan", "--permissions", permissions, "--prompt", orders]);
+        let id = team.until_planned("carol");
+        team.until("the end of its turn", || session(&team, stub).contains("\"said\""));
+        assert!(!team.made("made") && team.status("carol") == "awaiting_approval", "{layers} {permissions}");
+        team.until("the cost", || team.member("carol")["usage"]["output_tokens"] == json!(60));
+        team.teamctl(["approve", &id, "--permissions", "allow", "--feedback", "\n$ echo done > made\n"]).ok();
+        team.until_finished("carol", 1);
+        assert_eq!(team.text("made"), "done\n", "{layers} {permissions}");
+        let results = team.results("carol");
+        let refused = results.iter().filter(|it| it["content"].as_str().unwrap().contains("your plan waits"));
+        assert_eq!(
+            refused.count(),
+            if permissions == "ask" && stub.agent == "claude" { 2 } else { 1 },
+            "{results:?}"
+        );
+        assert_eq!(results.len(), 4, "{results:?}");
     }
 }
 

@@ -57,6 +57,7 @@ scenarios! {
     one_process_works_through_many_messages_and_leaves_at_once_when_idle
     a_message_joins_the_work_that_is_done_and_so_does_a_shutdown_request
     a_plan_ends_the_turn_and_its_verdict_arrives_as_a_message
+    what_an_agent_does_behind_its_plan_is_answered_at_once
     a_busy_agent_that_does_not_answer_is_ended_at_the_deadline
     a_killed_agent_goes_on_with_its_session_and_is_told_nothing_twice
     a_session_that_is_gone_is_begun_anew_and_told_so

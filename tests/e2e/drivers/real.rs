@@ -49,6 +49,7 @@ macro_rules! real_scenarios {
 
 real_scenarios! {
     it_obeys_the_gate_resumes_and_leaves_without_a_request
+    a_message_during_a_call_comes_with_its_outcome_and_outlives_a_kill
     it_is_told_each_message_once_whenever_it_is_killed
 }
 
@@ -120,6 +121,40 @@ fn it_obeys_the_gate_resumes_and_leaves_without_a_request(real: &Real) {
     let leaked = String::from_utf8(leaked).unwrap();
     assert!(!leaked.contains("/carol/") && !leaked.contains("transcript"), "{leaked}");
     assert!(!team.file("transcript/carol.jsonl").contains(key), "it is in no variable of its commands");
+}
+
+/// A message arrives while a command runs. The next request has it; and once, if the agent is killed before.
+fn a_message_during_a_call_comes_with_its_outcome_and_outlives_a_kill(real: &Real) {
+    let (Real { bash, stub, .. }, mut turn) = (real, 0);
+    let bash = *bash;
+    let server = ModelServer::answering_any_client(move |_| {
+        turn += 1;
+        match turn {
+            1 | 3 => bash(&format!("touch ready{turn}; until [ -e go{turn} ]; do sleep 0.05; done")),
+            _ => Reply::text("done"),
+        }
+    });
+    let team = real.team(&server);
+    spawn(&team, stub, &[&["--prompt", "message 00;"], real.flags].concat());
+    team.until("the command", || team.made("ready1"));
+    team.send("carol", "message 01;");
+    let told = |number: u32| team.file("transcript/carol.jsonl").contains(&format!("message 0{number};"));
+    team.until("the message", || told(1));
+    team.write("go1", "");
+    team.until("the request", || server.requests().iter().any(|it| it.mentions("message 01;")));
+    assert!(server.requests()[1].mentions("message 01;"), "the model is asked with the outcome");
+    team.wait_for("carol", "idle");
+    team.send("carol", "message 02;");
+    team.until("the command", || team.made("ready3"));
+    team.send("carol", "message 03;");
+    team.until("the message", || told(3));
+    signal(agent_of(&team), Signal::SIGKILL);
+    team.until("the request", || server.requests().iter().any(|it| it.mentions("message 03;")));
+    team.wait_for("carol", "idle");
+    let body = server.last().body.to_string();
+    for number in 0..=3 {
+        assert_eq!(body.matches(&format!("message 0{number};")).count(), 1, "message {number}: {body}");
+    }
 }
 
 /// Killed after 0 to 400 ms, again and again: its model has each message once in the end.

@@ -53,10 +53,27 @@ impl<T: Tools> Dispatcher<T> {
     pub(crate) async fn run_until<O>(&mut self, activity: impl Future<Output = O>) -> Result<O, Why> {
         let mut activity = pin!(activity);
         loop {
+            if let Some(output) = self.run_unless(activity.as_mut(), |_| false).await? {
+                return Ok(output);
+            }
+        }
+    }
+
+    /// As [`Dispatcher::run_until`]; returns without an output, too, if the state is one for that.
+    pub(crate) async fn run_unless<O>(
+        &mut self,
+        activity: impl Future<Output = O>,
+        returns: impl Fn(&State) -> bool,
+    ) -> Result<Option<O>, Why> {
+        let mut activity = pin!(activity);
+        loop {
             let until = self.state.hold(self.now())?;
+            if returns(&self.state) {
+                return Ok(None);
+            }
             tokio::select! {
                 biased;
-                output = &mut activity => return Ok(output),
+                output = &mut activity => return Ok(Some(output)),
                 () = self.serve(until) => {}
             }
         }

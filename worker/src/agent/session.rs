@@ -20,7 +20,7 @@ use crate::agent::mailbox::Consumed;
 use crate::agent::outbox::Outbox;
 use crate::agent::transcript::{Transcript, TranscriptError};
 use crate::core::state::{End, Step};
-use crate::core::submission::{Asks, Submission};
+use crate::core::submission::Asks;
 use crate::model::Model;
 use crate::tools::spawn_teammate::Spawner;
 use crate::tools::{Caller, Toolbox, Tools, team};
@@ -98,21 +98,35 @@ impl<T: Tools> Session<T> {
         }
     }
 
-    /// Serves until something happens. An agent that ends while a question of it is open will not hear the answer: the question is over.
+    /// Serves until something happens, and hears the agent meanwhile. One that ends while a question of it is open will not hear the
+    /// answer: the question is over.
     async fn serve(&mut self, until: Option<Duration>) -> Result<(), TranscriptError> {
         let Self { dispatcher, model, .. } = self;
-        let asks =
-            matches!(dispatcher.state.submission(), Some(Submission { asks: Asks::Permission(_), .. }));
-        let Some(agent) = model.agent().filter(|_| asks) else {
+        let Some(agent) = model.agent() else {
             dispatcher.serve(until).await;
             return Ok(());
         };
-        tokio::select! {
+        let submission = dispatcher.state.submission();
+        let is_question = submission.map(|submission| matches!(submission.asks, Asks::Permission(_)));
+        agent.permissions = dispatcher.state.permissions();
+        let heard = tokio::select! {
             biased;
-            () = agent.gone() => {}
             () = dispatcher.serve(until) => return Ok(()),
+            heard = agent.listen(is_question == Some(true)) => heard,
+        };
+        match (is_question, heard) {
+            (Some(true), Err(how)) => self.resolve(&Err(format!("the agent {how}"))),
+            (Some(false), _) => self.charge(),
+            _ => Ok(()),
         }
-        self.resolve(&Err("the agent has ended".to_owned()))
+    }
+
+    /// Records what was charged for, and belongs to no answer yet: what was charged for one that does not come, and what an agent does not
+    /// report.
+    pub(crate) fn charge(&mut self) -> Result<(), TranscriptError> {
+        let mut usage = self.model.take_unrecorded();
+        usage += self.dispatcher.toolbox.take_spent();
+        if usage.is_nothing() { Ok(()) } else { self.record(Event::Charged { usage }) }
     }
 
     /// Tells the lead what it was not told yet; returns when to try again, if that cannot be done now.

@@ -10,7 +10,7 @@ use teamd_shared::transcript::{Block, Event};
 
 use crate::agent::session::{Session, stands};
 use crate::agent::transcript::TranscriptError;
-use crate::core::state::{End, Judged, ShutdownAnswer, Why};
+use crate::core::state::{End, Judged, ShutdownAnswer, Step, Why};
 use crate::core::submission::{self, Asks, Submission};
 use crate::model::{Came, ModelError};
 use crate::tools::{Action, AfterCrash, Call, LocalAction, Outcome, PlanApproval, Runs, Tools};
@@ -34,17 +34,12 @@ impl<T: Tools> Session<T> {
         }
         let asked = (dispatcher.state.budget_left(), dispatcher.state.gate());
         let came = dispatcher.run_until(model.answer(asked, &mut |heard| live.observe(heard))).await;
-        // What was charged for an answer that does not come, and what an agent does not report.
-        let mut usage = self.model.take_unrecorded();
-        usage += self.dispatcher.toolbox.take_spent();
-        if !usage.is_nothing() {
-            self.record(Event::Charged { usage })?;
-        }
+        self.charge()?;
         match came {
             Ok(Ok(entry)) => return self.answered(entry),
             // That the budget is spent is told as it is told between two answers.
             Err(why) => {
-                self.stop_agent(&why).await;
+                self.stop_agent(&why).await?;
                 self.dispatcher.state.dropped();
             }
             Ok(Err(ModelError::Spent)) => self.dispatcher.state.dropped(),
@@ -66,13 +61,18 @@ impl<T: Tools> Session<T> {
         if self.model.agent().is_none() {
             return Ok(());
         }
+        self.close_gate().await;
+        self.start_agent().await?;
+        self.dispatcher.toolbox.opened().await;
+        Ok(())
+    }
+
+    /// Closes the gate of the agent, if it is to be closed.
+    async fn close_gate(&mut self) {
         if self.dispatcher.state.must_end_background() {
             self.dispatcher.toolbox.end_background().await;
             self.dispatcher.state.background(false);
         }
-        self.start_agent().await?;
-        self.dispatcher.toolbox.opened().await;
-        Ok(())
     }
 
     /// Tells the agent what the transcript has for it. Synced before: what the agent was told, and the transcript has lost, it would be
@@ -106,16 +106,22 @@ impl<T: Tools> Session<T> {
         let Self { dispatcher, model, ids, .. } = self;
         let Some(agent) = model.agent() else { return Ok(()) };
         agent.permissions = dispatcher.state.permissions();
-        let outcome = match dispatcher.run_until(agent.outcome(id)).await {
-            Ok(Came::Outcome(outcome)) => outcome,
-            Ok(Came::Asks(permission)) => {
+        let came = dispatcher.run_unless(agent.outcome(id), |state| state.news().is_some()).await;
+        let outcome = match came {
+            // The call is the next step again.
+            Ok(None) => {
+                dispatcher.state.call_goes_on();
+                return Ok(());
+            }
+            Ok(Some(Came::Outcome(outcome))) => outcome,
+            Ok(Some(Came::Asks(permission))) => {
                 let (asks, message_id, request_id) =
                     (Asks::Permission(permission), ids.message(), ids.request());
                 dispatcher.state.submitting(Submission { asks, message_id, request_id });
                 return Ok(());
             }
             Err(why) => {
-                self.stop_agent(&why).await;
+                self.stop_agent(&why).await?;
                 Outcome::error(self.broken_off(&why))
             }
         };
@@ -123,13 +129,29 @@ impl<T: Tools> Session<T> {
     }
 
     /// Ends the turn of the agent; where it must not go on in any case, the agent itself.
-    async fn stop_agent(&mut self, why: &Why) {
+    async fn stop_agent(&mut self, why: &Why) -> Result<(), TranscriptError> {
         let Self { dispatcher, model, .. } = self;
         match (model.agent(), why) {
             (Some(agent), Why::Interrupted) => dispatcher.run_to_end(agent.interrupt()).await,
             (Some(agent), _) => agent.abandon(),
-            (None, _) => {}
+            (None, _) => return Ok(()),
         }
+        self.charge()
+    }
+
+    /// Tells an agent what has arrived while its turn goes on in a call.
+    async fn pass_on_news(&mut self) -> Result<(), TranscriptError> {
+        if self.model.agent().is_none() || self.dispatcher.state.news().is_none() {
+            return Ok(());
+        }
+        while let Some(news) = self.dispatcher.state.news() {
+            match news {
+                Step::Show { request_id, reason } => self.record(Event::Asked { request_id, reason })?,
+                _ => drop(self.consume()?),
+            }
+        }
+        self.close_gate().await;
+        self.tell_agent()
     }
 
     /// Records an answer with the ids of what its calls will send, before the first of them runs.
@@ -153,8 +175,9 @@ impl<T: Tools> Session<T> {
 
     /// Runs the next call.
     pub(crate) async fn call(&mut self) -> Result<(), TranscriptError> {
+        self.pass_on_news().await?;
         let Some(next) = self.dispatcher.state.work.calls.front() else { return Ok(()) };
-        if self.model.agent().is_some_and(|agent| agent.runs(&next.name)) {
+        if self.model.agent().is_some_and(|agent| agent.runs(&next.id, &next.name)) {
             let (name, id) = (next.name.clone(), next.id.clone());
             return self.follow_call(&name, &id).await;
         }
@@ -287,7 +310,7 @@ impl<T: Tools> Session<T> {
         if let Some(Submission { asks: Asks::Permission(asked), .. }) = dispatcher.state.submission() {
             let refusal = submission::refusal_of(verdict);
             model.agent().into_iter().for_each(|agent| agent.permit(&asked.id, refusal.as_deref()));
-            dispatcher.state.permitted();
+            dispatcher.state.call_goes_on();
             return Ok(());
         }
         self.end_call(submission::result_of(verdict, self.dispatcher.state.directed_gate()))?;

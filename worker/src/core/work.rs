@@ -113,9 +113,9 @@ impl Work {
             Event::Messages { messages } if messages.iter().any(|message| self.is_work(message)) => {
                 self.begin();
             }
-            Event::Answer { content, usage, cut, .. } => {
+            Event::Answer { content, usage, cut, model_calls, .. } => {
                 self.count(*usage);
-                self.turns += 1;
+                self.turns = self.turns.saturating_add(*model_calls);
                 self.closing = closing(content, *cut);
                 self.calls = calls_of(content);
                 self.at = if self.calls.is_empty() { At::Done(IdleReason::Available) } else { At::Call };

@@ -164,6 +164,7 @@ impl Model {
     pub(crate) fn take_unrecorded(&mut self) -> Usage {
         match self {
             Self::Remote(remote) => remote.service.take_unrecorded(),
+            Self::Agent(agent) => agent.take_unrecorded(),
             _ => Usage::default(),
         }
     }

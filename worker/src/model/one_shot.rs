@@ -92,7 +92,7 @@ impl OneShot {
             Some((text, false)) => vec![said(&format!("{}{text}", self.before))],
             None => vec![self.run()],
         };
-        Ok(Event::Answer { content, usage: Usage::default(), cut: None, length: None })
+        Ok(Event::Answer { content, usage: Usage::default(), cut: None, length: None, model_calls: 1 })
     }
 
     fn run(&self) -> Block {

@@ -81,7 +81,9 @@ impl Remote {
         let turns = self.conversation.turns();
         let prompt = self.persona.prompt(&turns, None);
         match self.service.ask(Instant::now(), &prompt, budget, heard).await {
-            Ok(Answer { content, usage, cut, length }) => Ok(Event::Answer { content, usage, cut, length }),
+            Ok(Answer { content, usage, cut, length }) => {
+                Ok(Event::Answer { content, usage, cut, length, model_calls: 1 })
+            }
             Err(ModelError::TooLong(why)) => {
                 self.room.refused = true;
                 if self.is_full() { self.compact(budget).await } else { Err(ModelError::TooLong(why)) }

@@ -95,7 +95,13 @@ impl Script {
         } else {
             Block::Text { text: self.final_text() }
         };
-        Ok(Event::Answer { content: vec![content], usage: Usage::default(), cut: None, length: None })
+        Ok(Event::Answer {
+            content: vec![content],
+            usage: Usage::default(),
+            cut: None,
+            length: None,
+            model_calls: 1,
+        })
     }
 
     fn tool_use(&self, name: &str, input: Value) -> Block {

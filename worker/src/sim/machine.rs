@@ -267,7 +267,7 @@ impl SimulatedModel {
             let input = json!({ "request_id": request_id, "approve": approve, "reason": reason });
             content.push(tool_use(self.answers, calls, "shutdown_response", input));
         }
-        Ok(Event::Answer { content, usage: Usage::default(), cut: None, length: None })
+        Ok(Event::Answer { content, usage: Usage::default(), cut: None, length: None, model_calls: 1 })
     }
 
     fn call(&self, rng: &mut Rng, number: u32) -> Block {

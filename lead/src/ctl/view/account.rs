@@ -15,7 +15,7 @@ use super::past::{Past, Span, Stand};
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(in crate::ctl) struct Share {
     /// How many answers the model gave.
-    pub(in crate::ctl) turns: usize,
+    pub(in crate::ctl) turns: u32,
     /// By model.
     usage: BTreeMap<String, Usage>,
     /// What was used when, oldest first of each member.
@@ -79,7 +79,7 @@ impl<'p> Account<'p> {
 
 impl Share {
     fn add(&mut self, model: &str, spent: Spent) {
-        self.turns += usize::from(spent.is_turn);
+        self.turns = self.turns.saturating_add(spent.turns);
         match self.usage.get_mut(model) {
             Some(usage) => *usage += spent.usage,
             None => _ = self.usage.insert(model.to_owned(), spent.usage),

@@ -30,8 +30,8 @@ pub(in crate::ctl) struct Spent {
     /// Seconds since 1970.
     pub(in crate::ctl) at: f64,
     pub(in crate::ctl) usage: Usage,
-    /// Whether it is an answer.
-    pub(in crate::ctl) is_turn: bool,
+    /// How many answers of the model began with it.
+    pub(in crate::ctl) turns: u32,
 }
 
 impl Ledger {
@@ -52,9 +52,11 @@ impl Ledger {
         }
         self.last = at;
         self.spent.extend(match event {
-            Event::Answer { usage, .. } => Some(Spent { at, usage: *usage, is_turn: true }),
+            Event::Answer { usage, model_calls, .. } => {
+                Some(Spent { at, usage: *usage, turns: *model_calls })
+            }
             Event::Charged { usage } | Event::Compacted { usage, .. } => {
-                Some(Spent { at, usage: *usage, is_turn: false })
+                Some(Spent { at, usage: *usage, turns: 0 })
             }
             _ => None,
         });

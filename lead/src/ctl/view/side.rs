@@ -81,7 +81,7 @@ mod tests {
         let spent = vec![(0.0, 1), (700.0, 5), (971.0, 10), (999.0, 20), (1000.0, 1), (1200.0, 7)];
         let spent = spent.into_iter().map(|(at, output_tokens)| {
             let usage = teamd_shared::transcript::Usage { output_tokens, ..Default::default() };
-            Spent { at, usage, is_turn: true }
+            Spent { at, usage, turns: 1 }
         });
         let slots = Side { unread: None, spent: spent.collect() }.spent(1000.0);
         assert_eq!((slots[SLOTS - 1], slots[SLOTS - 11], slots.iter().sum::<u64>()), (38, 5, 43));

@@ -193,8 +193,8 @@ impl State {
         }
     }
 
-    /// The agent has its answer, and goes on with the call.
-    pub(crate) fn permitted(&mut self) {
+    /// The call is next again: the agent goes on with it, and has the answer to its question, or was told something.
+    pub(crate) fn call_goes_on(&mut self) {
         self.work.at = At::Call;
         self.act();
     }

@@ -121,6 +121,17 @@ impl State {
         }
     }
 
+    /// Returns what an agent is told while its turn goes on in a call: it reads that with what comes of the call.
+    pub(crate) fn news(&self) -> Option<Step> {
+        let ends = self.end.is_some() || self.interrupted || self.release;
+        let is_spent =
+            self.work.turns >= self.limits.turns || self.limits.reached(&self.work.spent).is_some();
+        if ends || is_spent || !matches!(self.work.at, At::Call | At::Calling { .. }) {
+            return None;
+        }
+        if self.arrived.mail != Relevance::None { Some(Step::TakeIn) } else { self.show(true) }
+    }
+
     /// Decides whether the model call or the tool call that runs goes on; returns the time until which it does in any case.
     ///
     /// # Errors

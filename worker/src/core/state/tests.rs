@@ -92,7 +92,13 @@ impl State {
 
     fn answered(&mut self, calls: bool) {
         let content = if calls { vec![call()] } else { Vec::new() };
-        self.follow(&Event::Answer { content, usage: Usage::default(), cut: None, length: None });
+        self.follow(&Event::Answer {
+            content,
+            usage: Usage::default(),
+            cut: None,
+            length: None,
+            model_calls: 1,
+        });
     }
 
     fn call_ended(&mut self, more: bool) {

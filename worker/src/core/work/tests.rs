@@ -29,7 +29,7 @@ fn answer(calls: &[&str]) -> Event {
     };
     let mut content = vec![Block::Text { text: "so be it".to_owned() }];
     content.extend(calls.iter().enumerate().map(call));
-    Event::Answer { content, usage: Usage::default(), cut: None, length: None }
+    Event::Answer { content, usage: Usage::default(), cut: None, length: None, model_calls: 1 }
 }
 
 fn result(id: &str) -> Event {
@@ -224,7 +224,13 @@ fn the_lead_agent_asks_again_what_the_daemon_takes_for_the_same() {
             message_id: None,
             request_id: None,
         }];
-        let event = Event::Answer { content: calls, usage: Usage::default(), cut: None, length: None };
+        let event = Event::Answer {
+            content: calls,
+            usage: Usage::default(),
+            cut: None,
+            length: None,
+            model_calls: 1,
+        };
         interrupted(&mut replayed_of(Name::lead(), &[event])).len()
     };
     for (tool, results) in [

@@ -27,6 +27,33 @@ const DISALLOWED: &str = "Task,Agent,SendMessage,ListAgents,EnterWorktree,ExitWo
 /// The version of MCP that is spoken.
 const MCP: &str = "2025-11-25";
 
+/// What was counted of a turn.
+#[derive(Debug, Default)]
+struct Counted {
+    /// The answer of the model that was counted last, and what it has cost so far.
+    answer: String,
+    of_answer: Usage,
+    of_turn: Usage,
+}
+
+impl Counted {
+    /// Counts what an answer has cost so far; without an id, the last one.
+    fn count(&mut self, id: Option<&str>, usage: &Value) -> Vec<Heard> {
+        let mut heard = Vec::new();
+        if let Some(id) = id.filter(|id| *id != self.answer) {
+            (self.answer, self.of_answer) = (id.to_owned(), Usage::default());
+            heard.push(Heard::Begins);
+        }
+        let more = usage_of(usage).beyond(&self.of_answer);
+        if !more.is_nothing() {
+            self.of_answer += more;
+            self.of_turn += more;
+            heard.push(Heard::Cost(more));
+        }
+        heard
+    }
+}
+
 /// The driver.
 #[derive(Debug)]
 pub(crate) struct Claude {
@@ -36,8 +63,7 @@ pub(crate) struct Claude {
     model: Option<String>,
     /// What tools are given that it has asked about.
     questions: HashMap<String, Value>,
-    /// The answer of the model whose cost was counted last, and what was counted of this turn.
-    counted: (String, Usage),
+    counted: Counted,
     /// Whether it is to go on with a session, and has said nothing yet that shows that it does.
     resumes: bool,
 }
@@ -103,16 +129,24 @@ impl Claude {
         }
     }
 
+    /// Reads an event of the model's service.
+    fn streamed(&mut self, event: &Value) -> Vec<Heard> {
+        match event["type"].as_str() {
+            Some("message_start") => {
+                self.counted.count(event["message"]["id"].as_str(), &event["message"]["usage"])
+            }
+            // What it writes is known at its end.
+            Some("message_delta") => self.counted.count(None, &event["usage"]),
+            _ => {
+                let piece = event["delta"]["text"].as_str();
+                piece.map(|piece| Heard::Piece(piece.to_owned())).into_iter().collect()
+            }
+        }
+    }
+
     /// Reads a message of the model: text and calls, and what it cost.
     fn assistant(&mut self, message: &Value) -> Vec<Heard> {
-        let mut heard = Vec::new();
-        let id = message["id"].as_str().unwrap_or_default();
-        if self.counted.0 != id {
-            let cost = usage(&message["usage"]);
-            self.counted.0 = id.to_owned();
-            self.counted.1 += cost;
-            heard.push(Heard::Cost(cost));
-        }
+        let mut heard = self.counted.count(message["id"].as_str(), &message["usage"]);
         for block in message["content"].as_array().into_iter().flatten() {
             let text = |name: &str| block[name].as_str().unwrap_or_default().to_owned();
             match block["type"].as_str() {
@@ -137,18 +171,8 @@ impl Claude {
             let errors = frame["errors"].as_array().into_iter().flatten().filter_map(Value::as_str);
             return vec![Heard::NotResumed(errors.collect::<Vec<_>>().join("; "))];
         }
-        let (_, counted) = std::mem::take(&mut self.counted);
-        let all = usage(&frame["usage"]);
-        let rest = Usage {
-            input_tokens: all.input_tokens.saturating_sub(counted.input_tokens),
-            output_tokens: all.output_tokens.saturating_sub(counted.output_tokens),
-            cache_read_input_tokens: all
-                .cache_read_input_tokens
-                .saturating_sub(counted.cache_read_input_tokens),
-            cache_creation_input_tokens: all
-                .cache_creation_input_tokens
-                .saturating_sub(counted.cache_creation_input_tokens),
-        };
+        let counted = std::mem::take(&mut self.counted).of_turn;
+        let rest = usage_of(&frame["usage"]).beyond(&counted);
         let failure = (frame["is_error"] == true).then(|| {
             let said = frame["result"].as_str().or(frame["subtype"].as_str()).unwrap_or("its turn failed");
             why_it_failed(frame["api_error_status"].as_u64(), said)
@@ -235,10 +259,7 @@ impl AgentDriver for Claude {
                 .map(Heard::Taken)
                 .into_iter()
                 .collect(),
-            (Some("stream_event"), _) => {
-                let piece = frame["event"]["delta"]["text"].as_str();
-                piece.map(|piece| Heard::Piece(piece.to_owned())).into_iter().collect()
-            }
+            (Some("stream_event"), _) => self.streamed(&frame["event"]),
             (Some("assistant"), _) => self.assistant(&frame["message"]),
             (Some("user"), _) => outcomes(&frame["message"]["content"]),
             (Some("result"), _) => self.result(&frame),
@@ -298,7 +319,7 @@ fn outcomes(content: &Value) -> Vec<Heard> {
     results.map(outcome).collect()
 }
 
-fn usage(value: &Value) -> Usage {
+fn usage_of(value: &Value) -> Usage {
     let count = |name: &str| value[name].as_u64().unwrap_or_default();
     Usage {
         input_tokens: count("input_tokens"),

@@ -16,7 +16,7 @@ use teamd_shared::member::{Permissions, Protocol};
 use uuid::Uuid;
 
 use super::handed::HandedCalls;
-use super::{AgentDriver, AgentSession, HandedTool, Heard, begins};
+use super::{AgentDriver, AgentSession, HandedTool, Heard};
 use crate::core::submission::Permission;
 use frames::{failure, how_it_ended, line, shown, tool_result, usage};
 use thread_file::thread_of;
@@ -58,6 +58,8 @@ pub(crate) struct Codex {
     requests: u64,
     /// Calls of its own tools without an outcome, and what they are given.
     running: BTreeMap<String, Value>,
+    /// Whether what its model says next is another answer. Nothing tells so: calls that run at the same time belong to one.
+    is_next: bool,
     permissions: Permissions,
 }
 
@@ -75,6 +77,7 @@ impl Codex {
             said: HashMap::new(),
             requests: THREAD,
             running: BTreeMap::new(),
+            is_next: true,
             permissions: Permissions::default(),
         }
     }
@@ -116,7 +119,7 @@ impl Codex {
             (Some(INITIALIZE), None) => {
                 // `teamd/0.169.0 (Debian …)`
                 let said = frame["result"]["userAgent"].as_str().and_then(|agent| agent.split_once('/'));
-                match begins(Protocol::Codex, said.map_or("", |(_, version)| version)) {
+                match super::begins(Protocol::Codex, said.map_or("", |(_, version)| version)) {
                     Ok(()) => (line(&json!({"method": "initialized"})) + &line(&self.opening), Vec::new()),
                     Err(heard) => (String::new(), vec![heard]),
                 }
@@ -157,6 +160,7 @@ impl Codex {
         let heard = match method {
             "turn/started" => {
                 self.turn = params["turn"]["id"].as_str().map(str::to_owned);
+                self.is_next = true;
                 Vec::new()
             }
             "item/started" => self.started(&params["item"]),
@@ -167,6 +171,7 @@ impl Codex {
             // A session that goes on begins with what its last turn has cost.
             "thread/tokenUsage/updated" if params["turnId"].as_str() == self.turn.as_deref() => {
                 let mut heard = self.run_on();
+                self.is_next = true;
                 heard.push(Heard::Cost(usage(&params["tokenUsage"]["last"])));
                 heard
             }
@@ -197,6 +202,7 @@ impl Codex {
                 }
                 // It may wait for this one.
                 let mut heard = self.run_on();
+                heard.extend(self.begins());
                 heard.push(Heard::Call { id, name, input: item["arguments"].clone(), is_handed: true });
                 return heard;
             }
@@ -209,7 +215,8 @@ impl Codex {
             _ => return Vec::new(),
         };
         self.running.insert(id.clone(), input.clone());
-        vec![Heard::Call { id, name, input, is_handed: false }]
+        let call = Heard::Call { id, name, input, is_handed: false };
+        self.begins().into_iter().chain([call]).collect()
     }
 
     /// Reads what is complete: a text, or a call of a tool of its own.
@@ -217,9 +224,11 @@ impl Codex {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let id = text(&item["id"]);
         if item["type"] == "agentMessage" {
-            return vec![Heard::Text(text(&item["text"]))];
+            return self.begins().into_iter().chain([Heard::Text(text(&item["text"]))]).collect();
         }
-        if self.running.remove(&id).is_none() {
+        let is_own = self.running.remove(&id).is_some();
+        self.is_next |= (is_own || item["type"] == "dynamicToolCall") && self.running.is_empty();
+        if !is_own {
             return Vec::new();
         }
         let is_error = item["status"].as_str().is_some_and(|status| status != "completed");
@@ -236,6 +245,11 @@ impl Codex {
             content.push_str(&format!("\n[exit code {code}]"));
         }
         vec![Heard::Outcome { id, content, is_error }]
+    }
+
+    /// Takes in that its model says something.
+    fn begins(&mut self) -> Option<Heard> {
+        std::mem::take(&mut self.is_next).then_some(Heard::Begins)
     }
 
     /// Says of the calls without an outcome that they run on, since the model does: a command in the background has its outcome when it

@@ -28,6 +28,12 @@ const OWN_TOOLS: &str = "\n\nYour tools for files and commands are your own: wha
 /// What a teammate is told of a plan that it has submitted.
 const SUBMITTED: &str = "Submitted. Nothing can be changed before it is approved. End your turn now: the verdict arrives as a message.";
 
+/// What a call is told that the agent makes although nothing goes on.
+const NO_TURN: &str = "not run: your plan waits for its verdict, or your work has ended. End your turn now: what comes next arrives as a message.";
+
+/// What is told of a call whose turn is over.
+const NO_OUTCOME: &str = "the turn of the agent ended without an outcome of this call";
+
 /// What comes of a call that runs in the agent.
 #[derive(Debug)]
 pub(crate) enum Came {
@@ -92,7 +98,9 @@ pub(crate) struct AgentMind {
     outcomes: HashMap<String, Outcome>,
     /// What was heard while the outcome of a call was waited for.
     later: VecDeque<Heard>,
+    /// What was heard of the cost of the model, and of answers that it has begun, and is in no entry yet.
     usage: Usage,
+    model_calls: u32,
     restarts: u32,
     /// How long it may say nothing during a turn before that is told.
     pub(crate) patience: Duration,
@@ -141,10 +149,16 @@ impl AgentMind {
             outcomes: HashMap::new(),
             later: VecDeque::new(),
             usage: Usage::default(),
+            model_calls: 0,
             restarts: 0,
             patience: Duration::MAX,
             pauses: watch::Sender::new(None),
         }
+    }
+
+    /// Takes out what was heard of the cost, and is in no entry yet.
+    pub(crate) fn take_unrecorded(&mut self) -> Usage {
+        std::mem::take(&mut self.usage)
     }
 
     /// Returns where the outage of the moment stands.
@@ -152,9 +166,9 @@ impl AgentMind {
         self.pauses.subscribe()
     }
 
-    /// Tells whether a call runs in the agent.
-    pub(crate) fn runs(&self, tool: &str) -> bool {
-        !self.tools.iter().any(|handed| handed.text.name == tool)
+    /// Tells whether a call runs in the agent, or has run there.
+    pub(crate) fn runs(&self, id: &str, tool: &str) -> bool {
+        self.outcomes.contains_key(id) || !self.tools.iter().any(|handed| handed.text.name == tool)
     }
 
     /// Returns what is to be started; none if the agent runs.
@@ -205,8 +219,11 @@ impl AgentMind {
     /// Ends the process: the next one goes on with the session.
     pub(crate) fn abandon(&mut self) {
         self.process = None;
-        self.outcomes.clear();
-        self.later.clear();
+        // What was heard in a turn that has ended behind a plan is still to be recorded.
+        if self.in_turn {
+            self.outcomes.clear();
+            self.later.clear();
+        }
         self.pauses.send_replace(None);
     }
 }

@@ -59,6 +59,8 @@ pub(crate) enum Heard {
         content: String,
         is_error: bool,
     },
+    /// Its model is asked for another answer.
+    Begins,
     /// What its model has cost since the last time.
     Cost(Usage),
     /// Its service does not answer, and is asked again.

@@ -14,7 +14,13 @@ fn long(steps: usize) -> Conversation {
         let (id, name) = (step.to_string(), "bash".to_owned());
         let content =
             vec![Block::ToolUse { id: id.clone(), name, input, message_id: None, request_id: None }];
-        conversation.observe(&Event::Answer { content, usage: Usage::default(), cut: None, length: None });
+        conversation.observe(&Event::Answer {
+            content,
+            usage: Usage::default(),
+            cut: None,
+            length: None,
+            model_calls: 1,
+        });
         let content = format!("output {step} {}", "x".repeat(3000));
         conversation.observe(&Event::Result { tool_use_id: id, content, is_error: false });
     }
@@ -26,7 +32,7 @@ fn cut() -> Event {
 }
 
 fn answered() -> Event {
-    Event::Answer { content: Vec::new(), usage: Usage::default(), cut: None, length: None }
+    Event::Answer { content: Vec::new(), usage: Usage::default(), cut: None, length: None, model_calls: 1 }
 }
 
 #[test]
@@ -128,6 +134,7 @@ fn task_plan_and_shutdown_are_kept_word_for_word_whatever_the_model_wrote() {
         usage: Usage::default(),
         cut: None,
         length: None,
+        model_calls: 1,
     });
     let verdict = "approved\nmind the tests".to_owned();
     conversation.observe(&Event::Result { tool_use_id: "p".to_owned(), content: verdict, is_error: false });

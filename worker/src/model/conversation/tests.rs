@@ -37,7 +37,7 @@ fn text(text: &str) -> Block {
 }
 
 fn answers(content: Vec<Block>) -> Event {
-    Event::Answer { content, usage: Usage::default(), cut: None, length: None }
+    Event::Answer { content, usage: Usage::default(), cut: None, length: None, model_calls: 1 }
 }
 
 fn result(id: &str, content: &str, is_error: bool) -> Event {
@@ -228,7 +228,13 @@ fn the_length_is_what_the_service_counted_and_what_came_since() {
     assert!((1000..1010).contains(&before), "{before}");
     let usage =
         Usage { input_tokens: 500, cache_read_input_tokens: 9000, output_tokens: 100, ..Usage::default() };
-    conversation.observe(&Event::Answer { content: vec![call("1", "bash")], usage, cut: None, length: None });
+    conversation.observe(&Event::Answer {
+        content: vec![call("1", "bash")],
+        usage,
+        cut: None,
+        length: None,
+        model_calls: 1,
+    });
     assert_eq!(conversation.tokens(30_000), 9600);
     conversation.observe(&result("1", &"x".repeat(300), false));
     assert_eq!(conversation.tokens(30_000), 9700);
@@ -239,7 +245,7 @@ fn a_conversation_that_was_read_several_times_for_one_answer_is_no_longer_for_th
     let mut conversation = begun();
     let usage = Usage { input_tokens: 100_000, output_tokens: 100, ..Usage::default() };
     let content = vec![text("found")];
-    conversation.observe(&Event::Answer { content, usage, cut: None, length: Some(12_000) });
+    conversation.observe(&Event::Answer { content, usage, cut: None, length: Some(12_000), model_calls: 1 });
     assert_eq!(conversation.tokens(30_000), 12_000);
 }
 
@@ -248,7 +254,7 @@ fn the_count_of_the_service_holds_however_few_bytes_a_token_has() {
     let mut conversation = begun();
     let usage = Usage { input_tokens: 90_000, output_tokens: 10, ..Usage::default() };
     let content = vec![text(&"7f".repeat(30_000))];
-    conversation.observe(&Event::Answer { content, usage, cut: None, length: None });
+    conversation.observe(&Event::Answer { content, usage, cut: None, length: None, model_calls: 1 });
     assert_eq!(conversation.tokens(300), 90_010);
 }
 

@@ -202,7 +202,7 @@ mod tests {
             prop_assert_eq!(input.is_object(), deep < MAX_NEST, "else it is a text, which the model sees");
             let (id, name) = ("1".to_owned(), "bash".to_owned());
             let call = Block::ToolUse { id, name, input, message_id: None, request_id: None };
-            let answer = Event::Answer { content: vec![call], usage: Default::default(), cut: None, length: None };
+            let answer = Event::Answer { content: vec![call], usage: Default::default(), cut: None, length: None, model_calls: 1 };
             let written = serde_json::to_string(&answer).unwrap();
             prop_assert_eq!(serde_json::from_str::<Event>(&written).unwrap(), answer);
         }

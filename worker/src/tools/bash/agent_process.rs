@@ -12,6 +12,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::pipe;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::agent_gate::{self, GateHandle};
@@ -70,6 +71,8 @@ pub(crate) struct AgentProcess {
     ended: Option<oneshot::Receiver<String>>,
     /// How it has ended, if that is known.
     how: Option<String>,
+    /// When its output was found to be closed.
+    closed_at: Option<Instant>,
     _tasks: JoinSet<()>,
 }
 
@@ -116,7 +119,20 @@ impl AgentProcess {
         tasks.spawn(talk((driver, begin), (reads, writes), said, hears));
         let fixed = (!is_live).then_some(gate);
         let KnownSession { known, is_new } = session;
-        Ok((Self { known, is_new, fixed, heard, says, ended: Some(ended), how: None, _tasks: tasks }, handle))
+        Ok((
+            Self {
+                known,
+                is_new,
+                fixed,
+                heard,
+                says,
+                ended: Some(ended),
+                how: None,
+                closed_at: None,
+                _tasks: tasks,
+            },
+            handle,
+        ))
     }
 
     /// Waits for what the agent says next. Dropping the future loses nothing.
@@ -127,13 +143,14 @@ impl AgentProcess {
         if let Some(heard) = self.heard.recv().await {
             return Ok(heard);
         }
-        let patience = tokio::time::timeout(super::GRACE_OF_AGENT, self.gone()).await;
+        let closed_at = *self.closed_at.get_or_insert_with(Instant::now);
+        let patience = tokio::time::timeout_at(closed_at + super::GRACE_OF_AGENT, self.gone()).await;
         let closed = || "says nothing any more: it has closed its output".to_owned();
         Err(patience.map_or_else(|_| closed(), |()| self.how.clone().unwrap_or_else(closed)))
     }
 
     /// Waits for the end of its process. Dropping the future loses nothing.
-    pub(crate) async fn gone(&mut self) {
+    async fn gone(&mut self) {
         if let Some(ended) = &mut self.ended {
             self.how = Some(ended.await.unwrap_or_else(|_| "has ended".to_owned()));
             self.ended = None;

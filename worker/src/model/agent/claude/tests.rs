@@ -40,7 +40,7 @@ fn a_call_of_a_team_tool_is_answered_once_whichever_comes_first() {
     let (_, heard) = hears(&mut claude, &call("t1"));
     let cost = Usage { input_tokens: 10, output_tokens: 1, ..Usage::default() };
     let named = Heard::Call { id: "t1".into(), name: "task_list".into(), input: json!({}), is_handed: true };
-    assert_eq!(heard, [Heard::Cost(cost), named]);
+    assert_eq!(heard, [Heard::Begins, Heard::Cost(cost), named]);
     assert_eq!(hears(&mut claude, &tool_call("task_list", "t1")), (Value::Null, Vec::new()));
     assert_eq!(text_of(&serde_json::from_str(&claude.answer("t1", "none", false)).unwrap()), "none");
     hears(&mut claude, &call("t2"));
@@ -88,8 +88,21 @@ fn what_may_take_days_is_answered_at_once_and_a_question_is_answered_once() {
 fn the_end_of_a_turn_says_what_it_cost_in_all_and_why_it_failed() {
     let mut claude = driver();
     hears(&mut claude, &assistant(&json!({"type": "text", "text": "hi"})));
+    // A second part of the same answer, and what the whole of it has written.
+    assert!(matches!(
+        hears(&mut claude, &assistant(&json!({"type": "text", "text": "!"}))).1[..],
+        [Heard::Text(_)]
+    ));
+    let written = |count: u64| json!({"type": "stream_event", "event": {"type": "message_delta", "usage": {"output_tokens": count}}});
+    let more = Usage { output_tokens: 4, ..Usage::default() };
+    assert_eq!(hears(&mut claude, &written(5)).1, [Heard::Cost(more)]);
+    assert_eq!(hears(&mut claude, &written(5)).1, []);
+    let start = json!({"type": "message_start", "message": {"id": "msg_2", "usage": {"input_tokens": 3}}});
+    let start = json!({"type": "stream_event", "event": start});
+    let read = Usage { input_tokens: 3, ..Usage::default() };
+    assert_eq!(hears(&mut claude, &start).1, [Heard::Begins, Heard::Cost(read)]);
     let end = json!({"type": "result", "is_error": false, "result": "hi", "usage": {"input_tokens": 30, "output_tokens": 9}});
-    let rest = Usage { input_tokens: 20, output_tokens: 8, ..Usage::default() };
+    let rest = Usage { input_tokens: 17, output_tokens: 4, ..Usage::default() };
     assert_eq!(hears(&mut claude, &end).1, [Heard::Cost(rest), Heard::TurnEnded { failure: None }]);
     let failed = json!({"type": "result", "is_error": true, "api_error_status": 529, "result": "Overloaded", "usage": {}});
     let why = Some("its service is overloaded or out of order (status 529): Overloaded".to_owned());

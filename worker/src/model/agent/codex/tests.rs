@@ -150,7 +150,7 @@ fn a_message_that_the_turn_does_not_take_is_said_after_it() {
 fn a_call_of_a_team_tool_is_answered_once_whichever_comes_first() {
     let mut codex = begun();
     let called = Heard::Call { id: "c1".into(), name: "task_list".into(), input: json!({}), is_handed: true };
-    assert_eq!(tool(&mut codex, "c1", "task_list"), [called]);
+    assert_eq!(tool(&mut codex, "c1", "task_list"), [Heard::Begins, called]);
     assert_eq!(asks(&mut codex, "c1"), Vec::<Value>::new());
     assert_eq!(text_of(&frames(&codex.answer("c1", "none", false))[0]), ("none", false));
     tool(&mut codex, "c2", "task_list");
@@ -189,7 +189,7 @@ fn a_command_has_its_outcome_or_runs_on_when_the_model_does() {
     };
     let input = json!({"command": "make"});
     let call = Heard::Call { id: "c".into(), name: "exec_command".into(), input, is_handed: false };
-    assert_eq!(begins(&mut codex, "c"), [call]);
+    assert_eq!(begins(&mut codex, "c"), [Heard::Begins, call]);
     let failed = json!({"status": "failed", "exitCode": 3, "aggregatedOutput": "no rule"});
     let content = "no rule\n[exit code 3]".to_owned();
     let outcome = Heard::Outcome { id: "c".into(), content, is_error: true };
@@ -265,6 +265,6 @@ fn what_makes_no_sense_and_what_a_subagent_says_is_no_answer() {
     }
     let item = json!({"type": "agentMessage", "text": "hi"});
     let of = |thread: &str| json!({"method": "item/completed", "params": {"threadId": thread, "item": item}});
-    assert_eq!(hears(&mut codex, &of("t")).1, [Heard::Text("hi".to_owned())]);
+    assert_eq!(hears(&mut codex, &of("t")).1, [Heard::Begins, Heard::Text("hi".to_owned())]);
     assert_eq!(hears(&mut codex, &of("of-a-subagent")).1, []);
 }

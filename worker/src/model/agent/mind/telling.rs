@@ -36,6 +36,10 @@ impl AgentMind {
                 self.has_answered = true;
                 for block in content {
                     let Block::ToolUse { id, name, .. } = block else { continue };
+                    // It was answered when it was heard.
+                    if self.outcomes.contains_key(id) {
+                        continue;
+                    }
                     match self.tools.iter().find(|tool| tool.text.name == name) {
                         Some(HandedTool { at_once: Some(_), .. }) => self.told_later.insert(id.clone()),
                         Some(_) => self.handed.insert(id.clone()),
@@ -63,7 +67,10 @@ impl AgentMind {
                 if self.in_turn {
                     self.abandon();
                 }
-                (self.is_work, self.in_turn, self.restarts) = (false, false, 0);
+                self.later.clear();
+                self.outcomes.clear();
+                (self.is_work, self.in_turn) = (false, false);
+                (self.restarts, self.model_calls) = (0, 0);
             }
             _ => {}
         }

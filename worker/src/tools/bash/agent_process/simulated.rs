@@ -31,6 +31,7 @@ impl AgentProcess {
             says,
             ended: Some(ended),
             how: None,
+            closed_at: None,
             _tasks: JoinSet::new(),
         };
         (process, handle, SimulatedAgent { said, hears, ends, gate: side })

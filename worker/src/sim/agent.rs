@@ -95,6 +95,12 @@ impl Machine {
         self.session.agent.as_ref().is_some_and(|agent| agent.gate == Gate::Open)
     }
 
+    /// Returns a call of a team tool whose outcome the agent waits for.
+    pub(super) fn agent_waits_for(&self) -> Option<&str> {
+        let agent = self.session.agent.as_ref().filter(|agent| agent.dies.is_none())?;
+        agent.call.as_ref().filter(|(_, is_own)| !is_own).map(|(call, _)| call.as_str())
+    }
+
     /// What the worker has said to its agent is on its way. What that hears of its gate is true: `closes` tells whether the gate is
     /// closed since that message.
     pub(super) fn hears_worker(&mut self, closes: impl Fn(&str) -> bool) {
@@ -216,6 +222,7 @@ impl Machine {
         // The verdict on a plan follows as a message.
         agent.call = (name != "plan_approval").then(|| (id.clone(), is_own));
         let told = format!("the agent calls {name} ({id})");
+        agent.ends.says(Heard::Begins);
         agent.ends.says(Heard::Cost(Usage::default()));
         agent.ends.says(Heard::Call { id, name: name.to_owned(), input, is_handed: !is_own });
         told

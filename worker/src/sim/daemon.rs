@@ -47,7 +47,7 @@ pub(super) struct Daemon {
     taken: BTreeSet<RequestId>,
     pub(super) shutdowns: Vec<Shutdown>,
     /// What the worker doubts.
-    doubts: u64,
+    pub(super) doubts: u64,
     /// The incarnation that has ended by its own doing, until it is resumed.
     pub(super) ended: bool,
     pub(super) up: VecDeque<FromWorker>,

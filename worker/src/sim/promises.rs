@@ -55,7 +55,7 @@ impl World<'_> {
                 self.run_worker();
                 self.looks_at_the_gate();
             }
-            let kept = self.pending_plans_are_awaited();
+            let kept = self.pending_plans_are_awaited().and_then(|()| self.no_call_waits_for_a_person());
             self.promise(kept);
             self.judges(true);
             self.time_passes(11.0);
@@ -73,6 +73,14 @@ impl World<'_> {
         let (Some(plan), Some(worker)) = (self.daemon.pending_plan(), &self.worker) else { return Ok(()) };
         let awaited = worker.said.awaits.as_ref() == Some(&plan.request_id) || !self.daemon.up.is_empty();
         check(awaited, || format!("the plan {} is pending, and no worker waits for it", plan.request_id))
+    }
+
+    /// While a plan has no verdict, an agent that calls a tool of the team has its outcome.
+    fn no_call_waits_for_a_person(&self) -> Result<(), String> {
+        let (Some(_), Some(worker)) = (self.daemon.pending_plan(), &self.worker) else { return Ok(()) };
+        let machine = self.machine.borrow();
+        let waits = worker.said.awaits.as_ref().and(machine.agent_waits_for());
+        waits.map_or(Ok(()), |call| Err(format!("{call} of the agent waits for a person")))
     }
 
     fn is_at_rest(&self) -> Result<(), String> {

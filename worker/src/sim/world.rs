@@ -290,7 +290,7 @@ impl<'p> World<'p> {
         while !self.daemon.up.is_empty() {
             self.daemon_receives();
         }
-        (self.daemon.down, self.daemon.last) = (Default::default(), None);
+        (self.daemon.down, self.daemon.last, self.daemon.doubts) = (Default::default(), None, 0);
         self.incarnation += 1;
         (self.terminated, self.daemon.ended) = (false, false);
         let incarnation = self.incarnation;

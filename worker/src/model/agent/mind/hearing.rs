@@ -229,7 +229,8 @@ impl AgentMind {
                 }
                 (Heard::TurnEnded { failure }, false) => {
                     failure.iter().for_each(|why| tracing::warn!("the turn of the agent has failed: {why}"));
-                    return Ok(self.turn_ended());
+                    self.turn_ended();
+                    return Ok(());
                 }
                 (heard @ Heard::Call { is_handed: true, .. }, false) => self.refuse(heard),
                 (heard @ (Heard::Asks(_) | Heard::TurnEnded { .. }), true)

@@ -36,14 +36,11 @@ impl AgentMind {
                 self.has_answered = true;
                 for block in content {
                     let Block::ToolUse { id, name, .. } = block else { continue };
-                    // It was answered when it was heard.
-                    if self.outcomes.contains_key(id) {
-                        continue;
-                    }
                     match self.tools.iter().find(|tool| tool.text.name == name) {
                         Some(HandedTool { at_once: Some(_), .. }) => self.told_later.insert(id.clone()),
-                        Some(_) => self.handed.insert(id.clone()),
-                        None => continue,
+                        // It may have been answered when it was heard.
+                        Some(_) if !self.outcomes.contains_key(id) => self.handed.insert(id.clone()),
+                        _ => continue,
                     };
                 }
             }

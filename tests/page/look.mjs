@@ -28,6 +28,8 @@ for (const colorScheme of ['light', 'dark']) {
       const { violations } = await page.evaluate(() => globalThis.axe.run());
       const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
       if (wide > 0) console.log(JSON.stringify({ view: name, size, colorScheme, impact: 'serious', id: 'wider-than-the-screen', nodes: [`${wide} px`] }));
+      const vacant = size === 'phone' && await page.locator('.board .vacant:visible').count();
+      if (vacant) console.log(JSON.stringify({ view: name, size, colorScheme, impact: 'serious', id: 'empty-columns-on-a-phone', nodes: [`${vacant}`] }));
       for (const { id, impact, nodes } of violations) {
         console.log(JSON.stringify({ view: name, size, colorScheme, impact, id, nodes: nodes.slice(0, 3).map((node) => node.html.slice(0, 200)) }));
       }

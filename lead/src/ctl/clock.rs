@@ -7,37 +7,34 @@ use jiff::{Timestamp, Zoned};
 use teamd_shared::clock::wall;
 
 /// The length of a day, in seconds.
-const DAY: i64 = 86_400;
+const DAY: f64 = 86_400.0;
+/// The age from which on a date is shown with its year, and without the time.
+const OLD: i64 = 180 * 86_400;
 
 /// Returns how long ago a time (seconds since 1970) was, such as `3s`, `5m`, `2h` or `4d`.
 pub(crate) fn age(since: f64) -> String {
     span(wall() - since)
 }
 
-/// Returns a number of seconds as a person would say it.
+/// Returns a number of seconds as a person would say it: in its largest unit.
 pub(crate) fn span(seconds: f64) -> String {
-    let seconds = whole(seconds.max(0.0));
-    match seconds {
-        0..60 => format!("{seconds}s"),
-        60..3600 => format!("{}m", seconds / 60),
-        3600..DAY => format!("{}h", seconds / 3600),
-        _ => format!("{}d", seconds / DAY),
-    }
+    let (unit, letter) = unit(seconds);
+    format!("{}{letter}", whole(seconds.max(0.0) / unit))
 }
 
 /// Returns how many seconds later [`span`] says another.
 pub(crate) fn span_stays(seconds: f64) -> f64 {
-    let seconds = seconds.max(0.0);
-    let unit = match seconds {
-        0.0..60.0 => 1.0,
-        60.0..3600.0 => 60.0,
-        3600.0..86_400.0 => 3600.0,
-        _ => 86_400.0,
-    };
-    unit - seconds % unit
+    let unit = unit(seconds).0;
+    unit - seconds.max(0.0) % unit
 }
 
-/// Returns the local time of day of a time (seconds since 1970), with the date where that is not today.
+/// Returns the length and the letter of the largest unit that fits into a number of seconds.
+fn unit(seconds: f64) -> (f64, char) {
+    let units = [(DAY, 'd'), (3600.0, 'h'), (60.0, 'm')];
+    units.into_iter().find(|(unit, _)| seconds >= *unit).unwrap_or((1.0, 's'))
+}
+
+/// Returns the local time of day of a time (seconds since 1970); of another day the date, and the time to the minute.
 pub(crate) fn time_of_day(at: f64) -> String {
     let zone = TimeZone::system();
     show(&local(at, &zone), &local(wall(), &zone))
@@ -61,7 +58,12 @@ fn local(at: f64, zone: &TimeZone) -> Zoned {
 }
 
 fn show(at: &Zoned, now: &Zoned) -> String {
-    let format = if at.date() == now.date() { "%H:%M:%S" } else { "%Y-%m-%d %H:%M:%S" };
+    let age = now.timestamp().as_second() - at.timestamp().as_second();
+    let format = match at.date() == now.date() {
+        true => "%H:%M:%S",
+        false if age.abs() < OLD => "%b %d %H:%M",
+        false => "%b %d %Y",
+    };
     at.strftime(format).to_string()
 }
 
@@ -106,8 +108,10 @@ mod tests {
         let shown = |at, now| show(&local(at, &zone), &local(now, &zone));
         let noon = 1_763_726_585.0; // 2025-11-21 12:03:05 UTC
         assert_eq!(shown(noon, noon + 3600.0), "13:03:05");
-        assert_eq!(shown(noon, noon + 86_400.0), "2025-11-21 13:03:05");
-        assert_eq!(shown(-3601.0, noon), "1969-12-31 23:59:59");
-        assert_eq!(shown(f64::INFINITY, noon), "1970-01-01 01:00:00");
+        assert_eq!(shown(noon, noon + DAY), "Nov 21 13:03");
+        assert_eq!(shown(noon, noon - DAY), "Nov 21 13:03", "the clock was set back");
+        assert_eq!(shown(noon, noon + 181.0 * DAY), "Nov 21 2025");
+        assert_eq!(shown(-3601.0, noon), "Dec 31 1969");
+        assert_eq!(shown(f64::INFINITY, noon), "Jan 01 1970");
     }
 }

@@ -118,6 +118,8 @@ pub(super) struct App {
     pub(super) is_reading_back: bool,
     /// The text of the request that is on the screen.
     pub(super) request: Pager,
+    /// Whether that text has the place of the list, too.
+    pub(super) reads_request: bool,
     pub(super) conversation: Option<(Name, Pager)>,
     /// Whether the results of tools are shown whole.
     pub(super) unfolded: bool,
@@ -148,6 +150,7 @@ impl App {
         let wanted = rows.iter().filter(member).map(|row| row.member.name.clone()).collect();
         let requests = pending(team, &self.filter);
         self.leave_answered(rows, &requests);
+        self.reads_request &= !requests.is_empty();
         self.members.set(wanted);
         self.requests.set(requests.iter().map(|request| request.request_id.clone()).collect());
         self.columns = by_status(team, past, &self.filter);
@@ -181,7 +184,9 @@ impl App {
     /// Returns the request whose text has been on the screen for long enough to be answered.
     pub(super) fn settled(&self, now: Instant) -> Result<(RequestId, String), &'static str> {
         match &self.shown {
-            None => Err("no request that waits for an answer is on the screen"),
+            None => {
+                Err("no request that waits for an answer is on the screen: 2 lists them, Enter shows one")
+            }
             Some((_, since)) if now.duration_since(*since) < SETTLES => {
                 Err("nothing was answered: another request has just come to this place, look again")
             }

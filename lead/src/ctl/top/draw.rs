@@ -28,7 +28,7 @@ pub(super) use team::retain;
 
 /// From so many columns on, lists and texts stand side by side.
 const WIDE: u16 = 120;
-/// Below so many lines there is no room for a text below a list.
+/// Below so many lines there is no room for a text below a list, nor for the heading of a text.
 const LOW: u16 = 4;
 /// The most lines that are shown of what was done last.
 const SAID: usize = 4;

@@ -16,6 +16,7 @@ A request that waits for you (Team and Requests)
   A                approve it, with feedback
   r                reject it, and say why
   J K, space       scroll its text
+  Enter            in Requests: its text alone, and again: the list
 
 A teammate (Team and Conversation)
   Enter            its conversation
@@ -70,6 +71,8 @@ impl App {
     fn hints(&self) -> &'static [(&'static str, &'static str)] {
         const PLAN: &[(&str, &str)] =
             &[("a", "approve"), ("r", "reject"), ("J K", "scroll"), ("s", "send"), ("⏎", "open")];
+        const REQUEST: &[(&str, &str)] = &[PLAN[0], PLAN[1], PLAN[2], ("⏎", "read")];
+        const READING: &[(&str, &str)] = &[("j k", "scroll"), PLAN[0], PLAN[1], ("Esc", "list")];
         const MEMBER: &[(&str, &str)] =
             &[("⏎", "open"), ("s", "send"), ("i", "interrupt"), ("x", "shut down"), ("n", "spawn")];
         match (&self.typing, &self.question, &self.overlay, self.pane) {
@@ -79,8 +82,9 @@ impl App {
             (_, _, Some(_), _) => &[("j k space", "scroll"), ("Esc", "back")],
             (.., Pane::Team) if self.showing.is_some() => PLAN,
             (.., Pane::Team) => MEMBER,
-            (.., Pane::Requests) if self.showing.is_some() => &PLAN[..3],
-            (.., Pane::Requests) => &[("J K", "scroll")],
+            (.., Pane::Requests) if self.reads_request => READING,
+            (.., Pane::Requests) if self.showing.is_some() => REQUEST,
+            (.., Pane::Requests) => &[("⏎", "read"), ("J K", "scroll")],
             (.., Pane::Tasks) => {
                 &[("⏎", "open"), ("a", "add"), ("t", "try again"), ("c", "cancel"), ("h l", "column")]
             }

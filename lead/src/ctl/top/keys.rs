@@ -46,6 +46,7 @@ impl App {
             KeyCode::Tab => self.turn(1),
             KeyCode::BackTab => self.turn(Pane::ALL.len() - 1),
             KeyCode::Esc if !self.filter.is_empty() => self.filter.clear(),
+            KeyCode::Esc if self.reads_request => self.reads_request = false,
             KeyCode::Esc => self.pane = Pane::Team,
             KeyCode::Char('J') => self.text().go(Motion::Lines(1)),
             KeyCode::Char('K') => self.text().go(Motion::Lines(-1)),
@@ -114,6 +115,7 @@ impl App {
     fn go(&mut self, by: Motion) {
         match self.pane {
             Pane::Team => self.members.go(by),
+            Pane::Requests if self.reads_request => self.request.go(by),
             Pane::Requests => self.requests.go(by),
             Pane::Tasks => self.tasks.go(by),
             Pane::Feed => {
@@ -139,6 +141,7 @@ impl App {
             (Pane::Team, KeyCode::Enter | KeyCode::Right | KeyCode::Char('l')) => {
                 self.pane = Pane::Conversation;
             }
+            (Pane::Requests, KeyCode::Enter) => self.reads_request = !self.reads_request,
             (Pane::Team, KeyCode::Char('n')) => self.type_for(Purpose::Spawn),
             (Pane::Team, KeyCode::Char('e')) => self.shows_ended = !self.shows_ended,
             (Pane::Team, code) => return self.member_key(code),

@@ -51,9 +51,7 @@ pub(super) fn draw(sequence: &Sequence) -> String {
     for (row, event) in sequence.events.iter().enumerate() {
         let time = clock::time_of_day(event.at);
         if time != last {
-            // Of a day before, the time alone.
-            let shown = time.rsplit(' ').next().unwrap_or_default();
-            add(&mut svg, format_args!("<text class=\"clock\" x=\"8\" y=\"{}\">{shown}</text>", y(row) + 4));
+            add(&mut svg, format_args!("<text class=\"clock\" x=\"8\" y=\"{}\">{time}</text>", y(row) + 4));
         }
         last = time;
         draw_event(&mut svg, event, y(row));

@@ -4,7 +4,7 @@ use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use teamd_shared::request::{Answerer, Request};
 
-use super::{Scene, beside, inset, more, rule};
+use super::{LOW, Scene, beside, inset, more, rule};
 use crate::ctl::escape;
 use crate::ctl::grouping::{Group, headline};
 use crate::ctl::output::paint;
@@ -28,7 +28,10 @@ impl App {
             );
             return;
         }
-        let [list, text] = beside(area, requests.len());
+        let [list, text] = match self.reads_request {
+            true => [Rect { height: 0, ..area }, area],
+            false => beside(area, requests.len()),
+        };
         let room = usize::from(list.height);
         let at = self.requests.at().unwrap_or(0);
         let top = self.requests.scroll(at, requests.len(), room);
@@ -47,7 +50,8 @@ impl App {
 
     /// Draws the whole text of a request; what a person can answer can be answered from now on.
     pub(super) fn request_text(&mut self, frame: &mut Frame<'_>, area: Rect, request: &Request) {
-        let [heading, rest] = Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(area);
+        let title = u16::from(area.height >= LOW || !self.reads_request);
+        let [heading, rest] = Layout::vertical([Constraint::Length(title), Constraint::Min(0)]).areas(area);
         let what = format!("{} {} of {}", request.kind.noun(), request.request_id, request.member());
         let asked = request.payload.text();
         let answer = match request.kind.rules().answered_by {

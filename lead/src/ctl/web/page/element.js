@@ -85,7 +85,16 @@ function refreshAges() {
 }
 document.addEventListener('visibilitychange', refreshAges);
 
-export const clock = (at) => new Date(at * 1000).toTimeString().slice(0, 8);
+/** Says on which day a time was, such as `Nov 25`. */
+export const day = (at) => new Date(at * 1000).toDateString().slice(4, 10);
+
+/** Says when something was, as `teamctl` does: of another day the date and the minute, of half a year ago the date with its year. */
+export function clock(at) {
+  const [time, now] = [new Date(at * 1000), new Date()];
+  const [date, text] = [time.toDateString(), time.toTimeString()];
+  if (date === now.toDateString()) return text.slice(0, 8);
+  return Math.abs(now - time) < 180 * 86_400_000 ? `${day(at)} ${text.slice(0, 5)}` : date.slice(4);
+}
 
 /** Opens a text over the page. */
 export function open(title, text) {

@@ -1,6 +1,6 @@
 // The timeline: what each teammate and each task did when, on one axis.
 
-import { clock, h, open } from './element.js';
+import { clock, day, h, open } from './element.js';
 
 const [ROW, HEAD, SHORTEST, LONGEST] = [26, 26, 10, 30 * 86400];
 /** Distances between two times on the axis, in seconds. */
@@ -33,9 +33,8 @@ function inWords({ spans, marks }) {
 }
 
 function label(at, step) {
-  const time = clock(at);
-  if (step < 60) return time;
-  return step < 86400 ? time.slice(0, 5) : new Date(at * 1000).toISOString().slice(5, 10);
+  if (step >= 86400) return day(at);
+  return new Date(at * 1000).toTimeString().slice(0, step < 60 ? 8 : 5);
 }
 
 export const timeline = {

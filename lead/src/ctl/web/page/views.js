@@ -132,7 +132,7 @@ const board = {
     const draw = () => {
       reading.textContent = state.reading ? `still reading ${state.reading} files` : '';
       columns.hidden = !(empty.hidden = state.columns.some((column) => column.count));
-      keep(columns, state.columns, (column) => column.title, ({ title, count, tasks }) => h('section', {},
+      keep(columns, state.columns, (column) => column.title, ({ title, count, tasks }) => h(`section${count ? '' : '.vacant'}`, {},
       h('h2', {}, `${title} · ${count}`), h('ul.tasks', {}, tasks.map(line)), count > tasks.length && h('p.dim', {}, `and ${count - tasks.length} more`)));
     };
     return { query: () => 'view=board', draw };

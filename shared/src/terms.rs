@@ -5,6 +5,7 @@
 
 mod agent;
 mod caches;
+mod network;
 mod patch;
 pub mod paths;
 pub mod resolve;
@@ -16,12 +17,14 @@ use schemars::JsonSchema;
 use serde::ser::SerializeStruct;
 use serde::{Deserialize, Serialize, Serializer};
 
-pub use agent::{Agent, AgentProgram, BUILT_IN, GATEWAY_PORT, MAX_PORTS, Protocol, Published, Version};
+pub use agent::{Agent, AgentProgram, BUILT_IN, GATEWAY_PORT, Protocol, Published, Version};
+pub use network::{MAX_PORTS, Network};
 pub use patch::{SandboxPatch, TermsPatch};
 
 use crate::checkout::Checkout;
 use crate::model_spec::ModelSpec;
 use crate::price::Dollars;
+use crate::sandbox::{Layers, Namespaces};
 
 /// What holds for a teammate, as it is recorded when it is spawned.
 ///
@@ -78,12 +81,10 @@ impl Terms {
         set(&mut self.model, patch.model.as_ref().map(ToString::to_string));
         if let Some(name) = &patch.agent {
             let program = patch.program.clone();
-            self.program = program.map(|AgentProgram { command, protocol, hosts, ports }| Agent {
+            self.program = program.map(|AgentProgram { command, protocol }| Agent {
                 name: name.clone(),
                 command,
                 protocol,
-                hosts,
-                ports,
             });
         }
         set(&mut self.workspace, patch.workspace.clone());
@@ -94,7 +95,11 @@ impl Terms {
         set(&mut self.permissions, patch.permissions);
         self.instructions = patch.instructions.clone().or(self.instructions);
         set(&mut self.sandbox.mode, patch.sandbox.mode);
-        set(&mut self.sandbox.no_network, patch.sandbox.network.map(|network| !network));
+        if let Some(Network(hosts)) = &patch.sandbox.network {
+            self.sandbox.no_network = hosts.as_ref().is_some_and(Vec::is_empty);
+            self.sandbox.hosts = hosts.clone().unwrap_or_default();
+        }
+        set(&mut self.sandbox.ports, patch.sandbox.ports.clone());
         add(&mut self.sandbox.writable, &patch.sandbox.writable);
         add(&mut self.sandbox.hidden, &patch.sandbox.hidden);
         self.limits.max_turns = patch.max_turns.or(self.limits.max_turns);
@@ -229,10 +234,40 @@ pub struct Sandbox {
     pub mode: SandboxMode,
     /// Whether the network is taken away from them.
     pub no_network: bool,
+    /// The hosts that they reach; empty: as the machine does, or all public ones in a network of their own.
+    pub hosts: Vec<String>,
+    /// The services of this machine that they reach in a network of their own, by their ports.
+    pub ports: Vec<u16>,
     /// Directories and files outside the workspace that they may write too, absolute.
     pub writable: Vec<String>,
     /// Directories and files that they may not read, absolute.
     pub hidden: Vec<String>,
+}
+
+impl Sandbox {
+    /// Returns what they reach.
+    pub fn network(&self) -> Network {
+        Network((self.no_network || !self.hosts.is_empty()).then(|| self.hosts.clone()))
+    }
+
+    /// Tells whether they reach anything behind such a gate. Without a sandbox nothing is said of that.
+    pub fn has_network(&self, gate: Gate) -> bool {
+        gate == Gate::Open && self.mode == SandboxMode::WorkspaceWrite && !self.no_network
+    }
+
+    /// Tells whether these layers can keep them to the hosts of a list.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn is_kept_by(&self, layers: Layers) -> Result<(), &'static str> {
+        let is_listed = self.has_network(Gate::Open) && !self.hosts.is_empty();
+        match is_listed && layers.namespaces != Namespaces::Own {
+            true => Err(
+                "`network` lists hosts, and this machine has no namespaces of our own to keep out the others",
+            ),
+            false => Ok(()),
+        }
+    }
 }
 
 /// What one piece of work may cost.

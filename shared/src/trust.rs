@@ -160,9 +160,14 @@ fn add_table(
     if let Some(mode) = sandbox.mode.filter(|mode| *mode > strictest) {
         add("sandbox.mode", &mode.as_str());
     }
-    if sandbox.network == Some(true) && above.iter().any(|above| above.sandbox.network == Some(false)) {
-        add("sandbox.network", &true);
+    let is_limited = |above: &&TermsPatch| above.sandbox.network.as_ref().is_some_and(|it| it.0.is_some());
+    match sandbox.network.as_ref().map(|network| &network.0) {
+        Some(None) if above.iter().any(is_limited) => add("sandbox.network", &true),
+        // One that is named may belong to the network of this machine.
+        Some(Some(hosts)) => hosts.iter().for_each(|host| add("sandbox.network", host)),
+        _ => {}
     }
+    sandbox.ports.iter().flatten().for_each(|port| add("sandbox.ports", port));
     sandbox.writable.iter().for_each(|path| add("sandbox.writable", path));
     sandbox.env.iter().for_each(|name| add("sandbox.env", name));
     if sandbox.caches == Some(true) {
@@ -215,8 +220,8 @@ mod tests {
         assert!(of(&file(&root, narrow)).keys.is_empty());
         let wide = "approve_by = 'lead'\n[service]\nca = 'mine.pem'\n[sandbox]\nmode = 'off'\nnetwork = true\n\
             writable = ['~/.cargo', 'cache']\nenv = ['GH_TOKEN']\ncaches = true\n\
-            ['roles']\n'a b'.sandbox = {mode = 'off', network = false}\n\
-            [members.alice]\nworkspace = 'link'\nsandbox.network = true\n[members.bob]\nworkspace = 'x/../../y'\n\
+            ['roles']\n'a b'.sandbox = {mode = 'off', network = ['x.org']}\n\
+            [members.alice]\nworkspace = 'link'\nsandbox.network = true\nsandbox.ports = [22]\n[members.bob]\nworkspace = 'x/../../y'\n\
             [lead]\nsandbox.mode = 'workspace-write'\n";
         let file = file(&root, wide);
         let keys: Vec<String> = of(&file).keys.into_iter().collect();
@@ -224,9 +229,11 @@ mod tests {
         let expected = [
             "approve_by = \"lead\"".to_owned(),
             "members.alice.sandbox.network = true".to_owned(),
+            "members.alice.sandbox.ports = 22".to_owned(),
             "members.alice.workspace = \"/usr\"".to_owned(),
             format!("members.bob.workspace = {:?}", at("x/../../y")),
             "roles.\"a b\".sandbox.mode = \"off\"".to_owned(),
+            "roles.\"a b\".sandbox.network = \"x.org\"".to_owned(),
             "sandbox.caches = true".to_owned(),
             "sandbox.env = \"GH_TOKEN\"".to_owned(),
             "sandbox.mode = \"off\"".to_owned(),

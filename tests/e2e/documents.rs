@@ -1,6 +1,6 @@
 //! The documents say what is true.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -129,6 +129,25 @@ fn each_window_in_which_a_process_can_die_has_its_row() {
         for id in numbers.map(|number| format!("{letter}{number}")) {
             assert_eq!(rows.iter().filter(|row| **row == id).count(), 1, "{id}");
         }
+    }
+}
+
+/// Each tool of an agent that is switched off is named, and none that is not.
+#[test]
+fn the_tools_of_agents_that_are_off_are_listed() {
+    let document = file("docs/agents.md");
+    let agents = [
+        ("claude", "const DISALLOWED:", "background commands are off, and so are", "of its own"),
+        ("codex", "const OFF:", "sandbox is off, and so are", "It reads"),
+    ];
+    for (name, declared, begins, ends) in agents {
+        let code = file(format!("worker/src/model/agent/{name}.rs"));
+        let code = code.split_once(declared).unwrap().1.split(';').find(|part| part.contains('"')).unwrap();
+        let off: BTreeSet<&str> =
+            code.split('"').skip(1).step_by(2).flat_map(|names| names.split(',')).collect();
+        let listed = document.split_once(begins).unwrap().1.split_once(ends).unwrap().0;
+        assert_eq!(quoted(listed).into_iter().collect::<BTreeSet<_>>(), off, "{name}");
+        assert!(off.len() >= 5, "{off:?}");
     }
 }
 

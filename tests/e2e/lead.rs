@@ -78,7 +78,7 @@ fn no_teammate_that_the_lead_agent_starts_may_do_more_than_it_may_itself() {
     let team = Team::started();
     team.start_lead_with(|order| {
         order.terms.sandbox.mode = Some(SandboxMode::ReadOnly);
-        order.terms.sandbox.network = Some(false);
+        order.terms.sandbox.network = Some(teamd_shared::terms::Network::NONE);
     });
     std::os::unix::fs::symlink("/", team.root().join("link")).unwrap();
     let spawn = |path: &str| {

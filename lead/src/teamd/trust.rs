@@ -11,8 +11,8 @@ use crate::exit_code::ExitCode;
 /// Trust the current values of those keys of team.toml that give the team more rights
 ///
 /// Such a key has no effect until it is trusted: sandbox.mode = "off", sandbox.writable, sandbox.env, sandbox.caches, a network
-/// or a mode that the level above forbids, approve_by = "lead", the command of an agent, a workspace elsewhere, a file of
-/// certificate authorities. Read the file before you trust it. A changed value must be trusted again.
+/// or a mode that the level above forbids, each host of sandbox.network and port of sandbox.ports, approve_by = "lead", the
+/// command of an agent, a workspace elsewhere, a file of certificate authorities. Read the file before you trust it. A changed value must be trusted again.
 #[derive(Debug, Args)]
 pub(super) struct Trust {
     /// Only show which keys are trusted

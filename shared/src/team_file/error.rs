@@ -120,6 +120,9 @@ impl TeamFileError {
 /// Says which key may be meant.
 fn advise<'a>(unknown: &str, known: impl Iterator<Item = &'a str>) -> String {
     match suggest::nearest(unknown, known) {
+        _ if ["hosts", "ports"].contains(&unknown) => {
+            "`[sandbox]` says what is reached: `network = [\"github.com\"]`, `ports = [5432]`".to_owned()
+        }
         Some(key) => format!("did you mean `{key}`?"),
         None => "docs/team-toml.md lists the keys of each table; a model's key and address stand in the environment only \
                  (ANTHROPIC_API_KEY, OPENAI_BASE_URL)"

@@ -15,7 +15,7 @@ const ALL_TABLES: [&str; 8] =
     [TOP, "[service]", "[sandbox]", "[work]", "[roles.NAME]", "[members.NAME]", "[agents.NAME]", "[lead]"];
 
 /// A value that fits each key.
-const EXAMPLES: [(&str, &str); 61] = [
+const EXAMPLES: [(&str, &str); 60] = [
     ("model", "'script'"),
     ("plan", "true"),
     ("approve_by", "'lead'"),
@@ -47,7 +47,7 @@ const EXAMPLES: [(&str, &str); 61] = [
     ("timeout", "'90s'"),
     ("context_window", "'200k'"),
     ("mode", "'read-only'"),
-    ("network", "false"),
+    ("network", "['github.com', '*.npmjs.org']"),
     ("writable", "['~/.cache']"),
     ("caches", "true"),
     ("hidden", "['~/private']"),
@@ -70,7 +70,6 @@ const EXAMPLES: [(&str, &str); 61] = [
     ("program", "{command = ['x'], protocol = 'run'}"),
     ("command", "['x']"),
     ("protocol", "'run'"),
-    ("hosts", "['github.com', '*.npmjs.org']"),
     ("ports", "[5432]"),
     ("protect_review", "'lead'"),
     ("checkout", "true"),
@@ -169,6 +168,10 @@ fn an_unknown_key_is_told_with_its_place_and_what_may_be_meant() {
     assert_eq!(wrong("max-turns = 1").2, "did you mean `max_turns`?");
     assert_eq!(wrong("[member.alice]\n").2, "did you mean `members`?");
     assert_eq!(wrong("[members.alice]\nplna = true").0, "2:1");
+    for key in ["hosts = ['a.org']", "ports = [1]"] {
+        let (_, what, hint) = wrong(&format!("[agents.x]\ncommand = ['x']\nprotocol = 'run'\n{key}"));
+        assert!(what.starts_with("unknown key `") && hint.contains("`network = "), "{what}: {hint}");
+    }
     assert_eq!(wrong("plan = true\n\"ümläut\" = 1").0, "2:1");
     assert_eq!(wrong("sandbox = { writable = ['ö'], \"größe\" = 1 }").0, "1:31");
     assert_eq!(wrong("'a\u{1b}b' = 1").0, "1:3");

@@ -14,9 +14,6 @@ pub const BUILT_IN: &str = "builtin";
 /// The port of an agent's gateway, in a network namespace of its own.
 pub const GATEWAY_PORT: u16 = 4141;
 
-/// How many services of the machine an agent may reach by their ports.
-pub const MAX_PORTS: usize = 16;
-
 /// An agent as the user defines it: `[agents.NAME]` of `team.toml`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -26,32 +23,18 @@ pub struct AgentProgram {
     pub command: Vec<String>,
     /// How the worker drives it.
     pub protocol: Protocol,
-    /// The hosts that it reaches behind an open gate, such as `github.com` and `*.npmjs.org`; none named: all public ones.
-    #[serde(default, deserialize_with = "hosts")]
-    pub hosts: Vec<String>,
-    /// The services of this machine that it reaches behind an open gate, by their ports.
-    #[serde(default, deserialize_with = "ports")]
-    pub ports: Vec<u16>,
 }
 
 impl AgentProgram {
     /// Returns the agent of this name that needs no table in `team.toml`.
     pub fn known(name: &str) -> Option<Self> {
         let protocol = Protocol::KNOWN.into_iter().find(|protocol| protocol.as_str() == name)?;
-        Some(Self { command: vec![name.to_owned()], protocol, hosts: Vec::new(), ports: Vec::new() })
+        Some(Self { command: vec![name.to_owned()], protocol })
     }
 
-    /// Returns the line by which the agent of this name is trusted: its command, and what it reaches of this machine and its network,
-    /// which a host that is named may belong to.
+    /// Returns the line by which the agent of this name is trusted.
     pub fn trust_key(&self, name: &str) -> String {
-        let mut key = format!("agents.{name:?}.command = {:?}", self.command);
-        if !self.ports.is_empty() {
-            key.push_str(&format!(", ports = {:?}", self.ports));
-        }
-        if !self.hosts.is_empty() {
-            key.push_str(&format!(", hosts = {:?}", self.hosts));
-        }
-        key
+        format!("agents.{name:?}.command = {:?}", self.command)
     }
 }
 
@@ -60,30 +43,6 @@ fn command<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D:
     match command.first() {
         Some(program) if !program.is_empty() => Ok(command),
         _ => Err(D::Error::custom("a program and its arguments are expected")),
-    }
-}
-
-fn hosts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
-    let hosts = Vec::<String>::deserialize(deserializer)?;
-    let is_host = |host: &&String| {
-        let name = host.strip_prefix("*.").unwrap_or(host);
-        !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || ".-:".contains(c))
-    };
-    match hosts.iter().find(|host| !is_host(host)) {
-        Some(host) => {
-            Err(D::Error::custom(format_args!("{host:?} is no host, such as github.com or *.npmjs.org")))
-        }
-        None => Ok(hosts),
-    }
-}
-
-fn ports<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u16>, D::Error> {
-    let ports = Vec::<u16>::deserialize(deserializer)?;
-    match ports.iter().any(|port| [0, GATEWAY_PORT].contains(port)) || ports.len() > MAX_PORTS {
-        true => Err(D::Error::custom(format_args!(
-            "list at most {MAX_PORTS} ports; 0 and {GATEWAY_PORT} are not allowed"
-        ))),
-        false => Ok(ports),
     }
 }
 
@@ -96,12 +55,6 @@ pub struct Agent {
     pub command: Vec<String>,
     /// How the worker drives it.
     pub protocol: Protocol,
-    /// The hosts that it reaches behind an open gate; none named: all public ones.
-    #[serde(default)]
-    pub hosts: Vec<String>,
-    /// The services of this machine that it reaches behind an open gate, by their ports.
-    #[serde(default)]
-    pub ports: Vec<u16>,
 }
 
 /// How a worker drives an agent.

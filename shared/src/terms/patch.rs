@@ -6,7 +6,8 @@ use clap::ValueHint;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::{AgentProgram, ApproveBy, Permissions, Restart, SandboxMode, add};
+use super::network::ports;
+use super::{AgentProgram, ApproveBy, Network, Permissions, Restart, SandboxMode, add};
 use crate::amount::{parse_count, parse_memory, parse_seconds, parse_tokens, written};
 use crate::environment::is_model_key;
 use crate::model_spec::ModelSpec;
@@ -100,9 +101,13 @@ pub struct SandboxPatch {
     /// What its commands may write [default: workspace-write]
     #[arg(long = "sandbox", value_name = "MODE")]
     pub mode: Option<SandboxMode>,
-    /// Whether its commands reach the network.
+    /// What its commands reach.
     #[arg(skip)]
-    pub network: Option<bool>,
+    pub network: Option<Network>,
+    /// The services of this machine that they reach, by their ports.
+    #[arg(skip)]
+    #[serde(deserialize_with = "ports")]
+    pub ports: Option<Vec<u16>>,
     /// Directory or file outside the workspace that its commands may write (repeatable)
     #[arg(long, value_name = "PATH", value_hint = ValueHint::AnyPath)]
     pub writable: Vec<String>,
@@ -183,8 +188,8 @@ impl SandboxPatch {
         add(&mut self.writable, &below.writable);
         add(&mut self.hidden, &below.hidden);
         add(&mut self.env, &below.env);
-        let (mode, network) = (self.mode.or(below.mode), self.network.or(below.network));
-        Self { mode, network, caches: self.caches.or(below.caches), ..self }
+        let (network, ports) = (self.network.or(below.network.clone()), self.ports.or(below.ports.clone()));
+        Self { mode: self.mode.or(below.mode), network, ports, caches: self.caches.or(below.caches), ..self }
     }
 }
 

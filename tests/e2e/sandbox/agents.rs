@@ -16,7 +16,7 @@ fn shell(with: With, flags: &[&str]) -> Option<Team> {
     shell_of(with.team(&[])?, "", flags)
 }
 
-fn shell_of(team: Team, more: &str, flags: &[&str]) -> Option<Team> {
+pub(super) fn shell_of(team: Team, more: &str, flags: &[&str]) -> Option<Team> {
     let shell =
         "[agents.shell]\ncommand = ['bash', '-c', '''eval \"$(sed -n 's/^[$] //p')\"''']\nprotocol = 'run'\n";
     team.write("team.toml", &format!("{shell}{more}"));
@@ -28,7 +28,7 @@ fn shell_of(team: Team, more: &str, flags: &[&str]) -> Option<Team> {
 }
 
 /// A script as a message.
-fn ordered(script: &str) -> String {
+pub(super) fn ordered(script: &str) -> String {
     script.lines().map(|line| format!("$ {line}\n")).collect()
 }
 
@@ -38,7 +38,7 @@ fn order(team: &Team, script: &str) {
 }
 
 /// Sends a script to carol, and returns what she told the lead when it had ended.
-fn runs(team: &Team, script: &str) -> Value {
+pub(super) fn runs(team: &Team, script: &str) -> Value {
     let before = team.notices("carol").len();
     order(team, script);
     team.until_finished("carol", before + 1);
@@ -193,41 +193,6 @@ fn an_agent_reaches_its_model_through_the_gateway_and_never_has_the_key() {
 fn asking(with: With, server: &ModelServer) -> Option<Team> {
     let team = Team::new().with("ANTHROPIC_BASE_URL", &server.url()).with("ANTHROPIC_API_KEY", KEY);
     shell_of(with.confine(team, &[])?, "", &[])
-}
-
-/// A port of the machine, and a host that is listed, are reached behind an open gate alone; and what is not listed never.
-#[test]
-fn the_network_of_an_agent_is_what_team_toml_lists_and_behind_an_open_gate() {
-    let service = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = service.local_addr().unwrap().port();
-    std::thread::spawn(move || {
-        for mut stream in service.incoming().map_while(Result::ok) {
-            drop(std::io::Write::write_all(&mut stream, b"SERVED\n"));
-        }
-    });
-    let Some(team) = With::All.team(&[]) else { return };
-    let Some(team) = shell_of(team, &format!("hosts = ['localhost']\nports = [{port}]\n"), &[]) else {
-        return;
-    };
-    let connect = |host: &str| {
-        format!(
-            "exec 9<>/dev/tcp/127.0.0.1/4141; printf 'CONNECT {host}:{port} HTTP/1.1\\r\\nhost: x\\r\\nconnection: close\\r\\n\\r\\n' >&9; \
-             timeout 5 cat <&9 | tr -d '\\r' | grep -ao -e 'HTTP/1.1 [0-9]*' -e SERVED -e 'gate is closed' -e 'not among'"
-        )
-    };
-    let asks = format!(
-        "timeout 5 head -n 1 < /dev/tcp/127.0.0.1/{port}; ({}); ({}); echo $HTTPS_PROXY",
-        connect("localhost"),
-        connect("127.0.0.1")
-    );
-    let told = runs(&team, &asks)["content"].as_str().unwrap().to_owned();
-    let open = "SERVED HTTP/1.1 200 SERVED HTTP/1.1 403 not among http://127.0.0.1:4141";
-    assert_eq!(told.split_whitespace().collect::<Vec<_>>().join(" "), open);
-    team.teamctl(["request-plan", "carol", &ordered(&asks)]).ok();
-    let id = team.until_planned("carol");
-    let plan = team.request(&id)["payload"]["plan"].as_str().unwrap().to_owned();
-    let closed = "HTTP/1.1 403 gate is closed HTTP/1.1 403 gate is closed http://127.0.0.1:4141";
-    assert_eq!(plan.split_whitespace().collect::<Vec<_>>().join(" "), closed);
 }
 
 /// What an agent keeps outlives its process and the incarnation, is writable behind a closed gate, and goes with `forget`. No other

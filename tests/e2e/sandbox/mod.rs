@@ -10,6 +10,7 @@ mod hidden;
 mod linked;
 mod loader;
 mod modes;
+mod network;
 mod ordinary;
 mod outside;
 mod packages;

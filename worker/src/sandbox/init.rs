@@ -50,8 +50,7 @@ fn run(job: Job) -> Result<Report, String> {
     let stdio = order.agent.as_ref().map(AgentOrder::open).transpose();
     let stdio = stdio.map_err(|error| format!("cannot open what the agent reads and writes: {error}"))?;
     let opened = stdio.iter().flatten().map(AsRawFd::as_raw_fd);
-    let listen = order.agent.as_ref().and_then(|agent| agent.listen.as_ref());
-    let channel = listen.map(|listen| listen.channel);
+    let channel = order.listen.as_ref().map(|listen| listen.channel);
     close_inherited(&job.descriptors().into_iter().take(1).chain(opened).chain(channel).collect::<Vec<_>>())
         .map_err(|error| format!("cannot close what it inherited: {error}"))?;
     let namespaces = order.policy.as_ref().map_or(Namespaces::None, |policy| policy.layers.namespaces);
@@ -97,8 +96,7 @@ fn enclose(policy: &Policy, workspace: &Path, order: &Order) -> Result<(), Strin
         if !policy.network {
             unshare(CloneFlags::CLONE_NEWNET).map_err(cannot("network"))?;
             loopback::bring_up().map_err(cannot("network"))?;
-            let listen = order.agent.as_ref().and_then(|agent| agent.listen.as_ref());
-            listen.map_or(Ok(()), loopback::listen).map_err(cannot("network"))?;
+            order.listen.as_ref().map_or(Ok(()), loopback::listen).map_err(cannot("network"))?;
         }
         identity::share_counts();
         mounts::build(&plan, workspace, order.bounds.memory).map_err(cannot("mounts"))?;

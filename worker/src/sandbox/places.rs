@@ -139,6 +139,9 @@ impl Places {
         let present = self.present()?;
         let Some(policy) = Policy::of(sandbox, gate, self, present, layers) else { return Ok(None) };
         policy.all_writable().try_for_each(|it| it.place.check(&it.place.path))?;
+        if gate == Gate::Open {
+            sandbox.is_kept_by(layers).map_err(|why| format!("not run: {why}"))?;
+        }
         let temp = &self.temp.path;
         if let Some(hidden) = policy.hidden.iter().find(|it| temp.starts_with(&it.path)) {
             return Err(format!(

@@ -129,7 +129,7 @@ impl Policy {
         }
         Some(Self {
             layers,
-            network: writes && !sandbox.no_network,
+            network: sandbox.has_network(gate) && sandbox.hosts.is_empty(),
             temp,
             state: places.state.clone().map(Writable::new),
             writable,

@@ -34,6 +34,8 @@ pub(crate) struct Order {
     pub(crate) policy: Option<Policy>,
     /// The agent that runs in the place of a command of `bash`.
     pub(crate) agent: Option<AgentOrder>,
+    /// The listeners of its gateway, in a network namespace of its own.
+    pub(crate) listen: Option<Listen>,
 }
 
 /// How a whole agent is to be run.
@@ -45,11 +47,9 @@ pub(crate) struct AgentOrder {
     pub(crate) stdio: [i32; 2],
     /// Its gate when it begins, where that can change while it runs: then the policy is that of an open gate.
     pub(crate) live_gate: Option<Gate>,
-    /// The listeners of its gateway, in a network namespace of its own.
-    pub(crate) listen: Option<Listen>,
 }
 
-/// The listeners of a gateway: made in the network namespace of the agent, and handed out of it.
+/// The listeners of a gateway: made in the network namespace of the command, and handed out of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Listen {
     /// The descriptor of the socket by which they are handed out.
@@ -77,8 +77,8 @@ pub(crate) struct Job {
     pub(crate) command: OsString,
     /// The order as one line of JSON, and the variables behind it.
     file: File,
-    /// What the order of an agent names by number; the shim and the sandbox init inherit it.
-    handed_on: Vec<OwnedFd>,
+    /// What the order names by number; the shim and the sandbox init inherit it.
+    pub(crate) handed_on: Vec<OwnedFd>,
 }
 
 impl Job {
@@ -161,11 +161,9 @@ impl Job {
 
     /// Returns the descriptors that it is handed on with.
     pub(crate) fn descriptors(&self) -> Vec<i32> {
-        let of_agent = |agent: &AgentOrder| {
-            agent.stdio.into_iter().chain(agent.listen.as_ref().map(|listen| listen.channel)).collect()
-        };
-        let named: Vec<_> = self.order.agent.as_ref().map(of_agent).unwrap_or_default();
-        [self.file.as_raw_fd()].into_iter().chain(named).collect()
+        let stdio = self.order.agent.iter().flat_map(|agent| agent.stdio);
+        let channel = self.order.listen.as_ref().map(|listen| listen.channel);
+        [self.file.as_raw_fd()].into_iter().chain(stdio).chain(channel).collect()
     }
 
     /// Returns this very program, whatever stands at its path meanwhile, under a hidden subcommand. It stands outside of the

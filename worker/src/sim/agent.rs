@@ -48,13 +48,7 @@ struct Agent {
 
 /// Makes the mind.
 pub(super) fn mind() -> Model {
-    let program = Program {
-        name: "stub".to_owned(),
-        command: Vec::new(),
-        protocol: Protocol::Claude,
-        hosts: Default::default(),
-        ports: Default::default(),
-    };
+    let program = Program { name: "stub".to_owned(), command: Vec::new(), protocol: Protocol::Claude };
     let tools = Caller::of(&alice()).team_tools();
     Model::Agent(Box::new(AgentMind::new(program, alice(), tools, "", None)))
 }

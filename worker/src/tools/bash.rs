@@ -10,6 +10,7 @@ mod log;
 mod shim_handle;
 mod way;
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -95,7 +96,12 @@ impl Bash {
     ///
     /// # Errors
     /// A text for the model.
-    pub(super) fn job(&self, config: &ToolboxConfig, policy: Option<Policy>) -> Result<Job, String> {
+    pub(super) fn job(
+        &self,
+        config: &ToolboxConfig,
+        policy: Option<Policy>,
+        way: Option<&mut Way>,
+    ) -> Result<Job, String> {
         let Self { command, timeout, run_in_background } = self;
         if command.len() > MAX_COMMAND {
             return Err(format!(
@@ -105,13 +111,19 @@ impl Bash {
         }
         let timeout =
             timeout.or((!run_in_background).then_some(DEFAULT_TIMEOUT)).map(Duration::from_secs_f64);
-        let order = Order { timeout, bounds: config.bounds, policy, agent: None };
+        let listen = way.as_ref().and_then(|way| way.listen());
+        let order = Order { timeout, bounds: config.bounds, policy, agent: None, listen };
+        let mut environment = Cow::Borrowed(&config.environment);
+        let variables = way.iter().flat_map(|way| way.variables());
+        variables.for_each(|(name, value)| environment.to_mut().set(name, &value));
         // The shim would say it later, and less well.
         let job = config
             .workspace
             .metadata()
-            .and_then(|_| Job::new(order, &config.environment, &config.workspace, command.as_ref()));
-        job.map_err(|error| cannot_start(config, &error))
+            .and_then(|_| Job::new(order, &environment, &config.workspace, command.as_ref()));
+        let mut job = job.map_err(|error| cannot_start(config, &error))?;
+        job.handed_on.extend(way.and_then(Way::hand_on));
+        Ok(job)
     }
 }
 
@@ -149,8 +161,8 @@ pub(crate) struct Foreground {
     errors: Option<File>,
     /// Where the output can be read while it comes.
     log: Option<LiveLog>,
-    /// What serves the gateway of an agent: it ends with this.
-    gateway: JoinSet<()>,
+    /// What serves its gateway: it ends with this.
+    pub(super) gateway: JoinSet<()>,
 }
 
 impl Foreground {

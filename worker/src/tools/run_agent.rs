@@ -61,9 +61,9 @@ impl Setting<'_> {
             command: agent.command.iter().cloned().chain(arguments(&variables)).collect(),
             stdio: [input.as_raw_fd(), errors.as_raw_fd()],
             live_gate: live.then_some(gate),
-            listen: way.listen(),
         };
-        let order = Order { timeout: None, bounds: config.bounds, policy, agent: Some(order) };
+        let listen = way.listen();
+        let order = Order { timeout: None, bounds: config.bounds, policy, agent: Some(order), listen };
         config.workspace.metadata()?;
         variables.iter().for_each(|(name, value)| environment.set(name, value));
         let handed_on = [input, errors.into()].into_iter().chain(way.hand_on()).collect();

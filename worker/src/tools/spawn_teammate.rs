@@ -14,6 +14,7 @@ use teamd_shared::price::require_price;
 use teamd_shared::state::StateDir;
 use teamd_shared::team_dir::TeamDir;
 use teamd_shared::team_file::TeamFile;
+use teamd_shared::terms::Network;
 use teamd_shared::terms::paths::resolve_paths;
 use teamd_shared::terms::resolve::{SpawnRequest, require_key, resolve};
 use teamd_shared::trust::Widening;
@@ -109,9 +110,8 @@ impl Spawner {
     fn bound(&self, terms: &mut TermsPatch) {
         let Terms { sandbox, bounds, .. } = &self.terms;
         terms.sandbox.mode = Some(terms.sandbox.mode.unwrap_or_default().min(sandbox.mode));
-        if sandbox.no_network {
-            terms.sandbox.network = Some(false);
-        }
+        let network = terms.sandbox.network.take().unwrap_or(Network(None));
+        terms.sandbox.network = Some(network.within(&sandbox.network()));
         terms.sandbox.hidden.extend(sandbox.hidden.iter().cloned());
         terms.memory = terms.memory.or(bounds.memory);
         terms.cpu_time = terms.cpu_time.or(bounds.cpu_time);
@@ -353,10 +353,10 @@ mod tests {
         let sandbox = |spawner: &Spawner| ordered(spawner, None).unwrap().terms.sandbox;
         assert_eq!(
             (sandbox(&spawner).mode, sandbox(&spawner).network),
-            (Some(SandboxMode::WorkspaceWrite), None)
+            (Some(SandboxMode::WorkspaceWrite), Some(Network(None)))
         );
         spawner.terms.sandbox.no_network = true;
-        assert_eq!(sandbox(&spawner).network, Some(false));
+        assert_eq!(sandbox(&spawner).network, Some(Network::NONE));
         for mode in [SandboxMode::ReadOnly, SandboxMode::Off] {
             spawner.terms.sandbox.mode = mode;
             assert_eq!(sandbox(&spawner).mode, Some(mode));

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use teamd_shared::environment::Environment;
-use teamd_shared::member::{Agent, Bounds, Gate, Sandbox, SandboxMode};
+use teamd_shared::member::{Agent, Bounds, Gate, Protocol, Sandbox, SandboxMode};
 use teamd_shared::name::Name;
 use teamd_shared::sandbox::Namespaces;
 use teamd_shared::state::StateDir;
@@ -15,7 +15,7 @@ use teamd_shared::team_dir::TeamDir;
 use teamd_shared::transcript::Usage;
 use tokio::time::{Duration, Instant, sleep_until};
 
-use super::bash::{Background, Bash, Foreground, GateHandle, LiveLog, Ran, cannot_start, sweep_orphans};
+use super::bash::{Background, Bash, Foreground, GateHandle, LiveLog, Ran, Way, cannot_start, sweep_orphans};
 use super::run_agent::Setting;
 use super::workspace::{Guide, Workspace};
 use super::{AgentProcess, EditFile, Launch, LocalAction, Outcome, RunAgent, Runs, Sleep, Tools, WriteFile};
@@ -179,8 +179,9 @@ impl Toolbox {
         let live = self.is_live();
         let granted = if live { Gate::Open } else { gate };
         let mut policy = self.places.policy(sandbox, granted, (layers, weak))?;
-        let has_network = policy.as_ref().is_some_and(|policy| live && policy.network);
-        let gateway = Gateway::new(agent, &self.config.environment, has_network, &self.meter);
+        let has_network = live && sandbox.has_network(granted);
+        let meter = (agent.protocol == Protocol::Run).then(|| self.meter.clone());
+        let gateway = Gateway::new(sandbox, has_network).with_models(&self.config.environment, meter);
         if let Some(policy) = &mut policy {
             team_dir.open_folder(Some("run")).map_err(|error| error.to_string())?;
             // Without a network namespace of its own, its model is reached by the network of the machine.
@@ -204,22 +205,26 @@ impl Toolbox {
 
     fn start_bash(&mut self, bash: &Bash, gate: Gate) -> Result<Running, String> {
         let ToolboxConfig { sandbox, team_dir, confinement, .. } = &self.config;
+        let cannot = |error| cannot_start(&self.config, &error);
         let policy = self.places.policy(sandbox, gate, (confinement.layers, confinement.weak))?;
         if policy.is_some() {
             // Shims note there what must not be made. It may be deleted at any time.
             team_dir.open_folder(Some("run")).map_err(|error| error.to_string())?;
         }
-        let job = bash.job(&self.config, policy)?;
-        let cannot = |error| cannot_start(&self.config, &error);
+        let has_list = sandbox.has_network(gate) && !sandbox.hosts.is_empty();
+        let way = has_list.then(|| Way::make(Gateway::new(sandbox, true), true));
+        let mut way = way.transpose().map_err(cannot)?;
+        let job = bash.job(&self.config, policy, way.as_mut())?;
         // What a command starts is in the cgroup from its first moment.
         self.config.cgroup.as_ref().map_or(Ok(()), |cgroup| cgroup.enter()).map_err(cannot)?;
+        let gateway = way.map(Way::serve_command).unwrap_or_default();
         if bash.run_in_background {
-            let started =
-                self.background.start(&self.config, &job, &self.places.temp.path).map_err(cannot)?;
+            let started = self.background.start(&self.config, &job, &self.places.temp.path, gateway);
+            let started = started.map_err(cannot)?;
             return Ok(Running::Done(Outcome::ok(std::mem::take(&mut self.first_note) + &started)));
         }
         let mut command = Foreground::start(&job, &self.config.liveness_lock).map_err(cannot)?;
-        command.note = std::mem::take(&mut self.first_note);
+        (command.note, command.gateway) = (std::mem::take(&mut self.first_note), gateway);
         Ok(Running::Bash(Box::new(command)))
     }
 }

@@ -17,6 +17,7 @@ use teamd_shared::price::require_price;
 use teamd_shared::sandbox::{Layers, Namespaces};
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 use teamd_shared::team_file::is_built_in;
+use teamd_shared::terms::Network;
 use teamd_shared::terms::paths::resolve_paths;
 use teamd_shared::terms::resolve::{SpawnRequest, model_of_key, require_key, resolve};
 
@@ -195,7 +196,7 @@ fn flags(args: Spawn) -> Result<TermsPatch, CommandError> {
     let prompt = flags.prompt.take().or(from_file);
     flags.prompt = prompt.map(|text| text::not_blank(text, "prompt")).transpose()?;
     flags.plan = args.plan.then_some(true);
-    flags.sandbox.network = args.no_network.then_some(false);
+    flags.sandbox.network = args.no_network.then_some(Network::NONE);
     make_absolute(&mut flags)?;
     for path in &flags.sandbox.writable {
         Path::new(path).metadata().map_err(|error| {

@@ -140,7 +140,10 @@ impl EventLoop {
 
     fn spawn_facts(&self, order: &SpawnOrder) -> Result<SpawnFacts, Refusal> {
         let lead_inbox = lead_begins_at(&self.owned.dir, order)?;
-        let ended = self.dispatcher.team.members.get(&order.name).is_none_or(|m| m.record.phase.is_ended());
+        let before = self.dispatcher.team.members.get(&order.name).map(|state| &state.record);
+        let ended = before.is_none_or(|member| member.phase.is_ended());
+        let recorded = before.filter(|_| order.resume).map(|member| member.terms.clone());
+        self.owned.supervisor.can_confine(&recorded.unwrap_or_default().with(&order.terms))?;
         Ok(SpawnFacts {
             held: ended.then(|| liveness_lock_holder(&self.owned.dir, &order.name)).flatten(),
             default_workspace: default_workspace(&self.owned.dir),

@@ -2,7 +2,7 @@ use serde_json::json;
 
 use super::*;
 use crate::member::SandboxMode;
-use crate::terms::{Limits, Sandbox, SandboxPatch, Terms};
+use crate::terms::{Limits, Network, Sandbox, SandboxPatch, Terms};
 
 const FILE: &str = r#"
 model = "openai:for-all"
@@ -99,7 +99,7 @@ fn a_member_goes_before_its_role_and_its_role_before_the_top_level() {
     );
     assert_eq!((alice.max_turns, alice.max_tokens), (Some(20), Some(1000)));
     let sandbox = alice.sandbox;
-    assert_eq!((sandbox.mode, sandbox.network), (Some(SandboxMode::WorkspaceWrite), Some(false)));
+    assert_eq!((sandbox.mode, sandbox.network), (Some(SandboxMode::WorkspaceWrite), Some(Network::NONE)));
     assert_eq!(sandbox.writable, ["/home/u/work/target", "/home/u/.cache"]);
     assert_eq!(sandbox.caches, Some(false));
     assert_eq!(sandbox.hidden, ["/home/u/work/.env", "/home/u/work/keys", "/home/u/private"]);
@@ -137,7 +137,7 @@ fn the_environment_goes_before_the_file_and_a_flag_before_both() {
     let sandbox = alice.sandbox;
     assert_eq!(
         (alice.plan, sandbox.mode, sandbox.network),
-        (Some(true), Some(SandboxMode::Off), Some(false))
+        (Some(true), Some(SandboxMode::Off), Some(Network::NONE))
     );
     // The role is another one: what its own role may write does not count.
     assert_eq!(sandbox.writable, ["/data", "/home/u/.cache"]);
@@ -246,7 +246,8 @@ fn of_a_resumed_teammate_only_flags_change_anything() {
 #[test]
 fn terms_change_by_what_a_patch_says_and_lists_grow() {
     let sandbox = SandboxPatch {
-        network: Some(false),
+        network: Some(Network(Some(vec!["a.org".to_owned()]))),
+        ports: Some(vec![1]),
         writable: vec!["/old".to_owned(), "/new".to_owned()],
         ..SandboxPatch::default()
     };
@@ -262,12 +263,21 @@ fn terms_change_by_what_a_patch_says_and_lists_grow() {
     };
     let after = before.clone().with(&TermsPatch { max_tokens: Some(5), sandbox, ..TermsPatch::default() });
     assert_eq!(after.limits, Limits { max_turns: Some(9), max_tokens: Some(5), max_cost: None });
-    assert_eq!((after.sandbox.mode, after.sandbox.no_network), (SandboxMode::ReadOnly, true));
+    assert_eq!((after.sandbox.mode, after.sandbox.no_network), (SandboxMode::ReadOnly, false));
     assert_eq!(
         (after.sandbox.writable.as_slice(), after.role.as_str()),
         (["/old".into(), "/new".into()].as_slice(), "coder")
     );
+    assert_eq!(
+        (after.sandbox.hosts.as_slice(), after.sandbox.ports.as_slice()),
+        (&["a.org".to_owned()][..], &[1][..])
+    );
     assert_eq!(before.clone().with(&TermsPatch::default()), before);
+    for (network, no_network) in [(Network::NONE, true), (Network(None), false)] {
+        let sandbox = SandboxPatch { network: Some(network.clone()), ..SandboxPatch::default() };
+        let sandbox = after.clone().with(&TermsPatch { sandbox, ..TermsPatch::default() }).sandbox;
+        assert_eq!((sandbox.no_network, sandbox.hosts.len(), sandbox.network()), (no_network, 0, network));
+    }
 }
 
 #[test]

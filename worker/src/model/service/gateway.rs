@@ -1,4 +1,5 @@
-//! The gateway of an agent: all that it reaches from a network namespace with a loopback interface alone.
+//! The gateway of an agent, or of a command whose network is a list of hosts: all that it reaches from a network namespace with a
+//! loopback interface alone.
 //!
 //! The listeners stand in that namespace; the worker accepts, from outside. The first one takes HTTP: requests for the service of a model
 //! are sent on with the key, which never enters the sandbox, whatever the gate ([`upstream`]); `CONNECT` opens a tunnel to a host
@@ -26,7 +27,7 @@ use hyper_util::rt::TokioIo;
 use reqwest::Body;
 use serde_json::json;
 use teamd_shared::environment::Environment;
-use teamd_shared::member::{Agent, Gate, Protocol};
+use teamd_shared::member::{Gate, Sandbox};
 use teamd_shared::model_spec::Provider;
 use tokio::io::copy_bidirectional;
 use tokio::net::TcpStream;
@@ -44,7 +45,7 @@ pub(crate) const PORT: u16 = teamd_shared::terms::GATEWAY_PORT;
 /// How many connections of one listener are served at once.
 const AT_ONCE: usize = 256;
 
-/// The gateway of one agent.
+/// The gateway of one agent or command.
 #[derive(Debug)]
 pub(crate) struct Gateway {
     upstreams: Vec<Upstream>,
@@ -60,18 +61,23 @@ pub(crate) struct Gateway {
 type Tunnel = (OnUpgrade, TcpStream);
 
 impl Gateway {
-    /// Makes the gateway of an agent: to each service of a model whose key is in the environment, and as `has_network` says to hosts
-    /// and ports. Nothing is sent yet. `meter`: counts what is spent by an agent that does not report it.
-    pub(crate) fn new(agent: &Agent, environment: &Environment, has_network: bool, meter: &Meter) -> Self {
-        let upstreams = [Provider::Anthropic, Provider::OpenAi].into_iter();
-        let upstreams = upstreams.filter_map(|provider| Upstream::new(provider, environment)).collect();
+    /// Makes a gateway to the hosts and ports of a sandbox, where that has network. Nothing is sent yet.
+    pub(crate) fn new(sandbox: &Sandbox, has_network: bool) -> Self {
         Self {
-            upstreams,
-            hosts: has_network.then(|| Hosts::new(&agent.hosts)),
-            ports: if has_network { agent.ports.clone() } else { Vec::new() },
-            meter: (agent.protocol == Protocol::Run).then(|| meter.clone()),
+            upstreams: Vec::new(),
+            hosts: has_network.then(|| Hosts::new(&sandbox.hosts)),
+            ports: if has_network { sandbox.ports.clone() } else { Vec::new() },
+            meter: None,
             token: format!("teamd-{}", Uuid::new_v4().simple()),
         }
+    }
+
+    /// Adds each service of a model whose key is in the environment. `meter`: counts what is spent by an agent that does not report it.
+    #[must_use]
+    pub(crate) fn with_models(self, environment: &Environment, meter: Option<Meter>) -> Self {
+        let upstreams = [Provider::Anthropic, Provider::OpenAi].into_iter();
+        let upstreams = upstreams.filter_map(|provider| Upstream::new(provider, environment)).collect();
+        Self { upstreams, meter, ..self }
     }
 
     /// Tells whether a model can be reached through it.

@@ -27,7 +27,7 @@ pub(in crate::tools) struct Background {
 }
 
 impl Background {
-    /// Starts a command; returns what the model is told: its number and where its output goes.
+    /// Starts a command, with what serves its gateway; returns what the model is told: its number and where its output goes.
     ///
     /// # Errors
     /// The system's error.
@@ -36,6 +36,7 @@ impl Background {
         config: &ToolboxConfig,
         job: &Job,
         temp: &Path,
+        gateway: JoinSet<()>,
     ) -> io::Result<String> {
         let (id, mut kept) = self.new_log(config).map_err(io::Error::other)?;
         let file = format!("background-{id}.log");
@@ -51,6 +52,7 @@ impl Background {
                     shim.ended().await
                 }
             };
+            drop(gateway);
             log_notes(&report);
             tracing::debug!("a command in the background ended: {report:?}");
             // A full disk costs the last line, and not what was written before.

@@ -1,4 +1,4 @@
-//! The way from an agent to its gateway: where the listeners stand, and how they come to the worker.
+//! The way from an agent, or from a command, to its gateway: where the listeners stand, and how they come to the worker.
 
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -73,6 +73,14 @@ impl Way {
     /// Takes out what goes to the sandbox init.
     pub(in crate::tools) fn hand_on(&mut self) -> Option<OwnedFd> {
         self.theirs.take()
+    }
+
+    /// Serves a command, whose gate stays as it is, until what is returned is dropped.
+    pub(in crate::tools) fn serve_command(self) -> JoinSet<()> {
+        let (gate, follows) = watch::channel(Gate::Open);
+        let mut serving = self.serve(follows);
+        serving.spawn(async move { gate.closed().await });
+        serving
     }
 
     /// Serves the agent until what is returned is dropped.

@@ -95,12 +95,12 @@ impl Confined {
             match self.layers.map(|layers| layers.namespaces) {
                 None => {}
                 Some(Namespaces::Own) => {
-                    let live = "the gate of an agent changes while it runs, and behind it there is no network but the provider's own tools (namespaces)";
+                    let live = "the gate of an agent changes while it runs, and behind it there is no network but the provider's own tools; `network` may list hosts (namespaces)";
                     check.add(Severity::Ok, live, "", "");
                 }
                 Some(Namespaces::None | Namespaces::Bubblewrap) => check.note(
-                    "the gate of an agent does not change while it runs (no namespaces of our own)",
-                    "when it closes, the agent is ended",
+                    "the gate of an agent does not change while it runs, and no list of hosts is enforced (no namespaces of our own)",
+                    "when the gate closes, the agent is ended; a teammate with such a list is refused",
                     "docs/agents.md says what is confined",
                 ),
             }

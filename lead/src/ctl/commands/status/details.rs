@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use teamd_shared::amount::{format_duration, format_size};
 use teamd_shared::config::RosterMember;
-use teamd_shared::member::{Bounds, Emptied, Exit, SandboxMode};
+use teamd_shared::member::{Bounds, Emptied, Exit, Gate, SandboxMode};
 use teamd_shared::settings::DEFAULT_TURNS;
 use teamd_shared::transcript::Usage;
 
@@ -78,8 +78,16 @@ fn sandbox(member: &RosterMember) -> String {
         SandboxMode::ReadOnly => "read-only",
         SandboxMode::Off => "OFF: its commands may do whatever you may",
     };
-    let network = if sandbox.no_network && sandbox.mode != SandboxMode::Off { ", no network" } else { "" };
-    let mut shown = format!("{mode}{network}");
+    let mut shown = mode.to_owned();
+    match sandbox.network().0.filter(|_| sandbox.mode != SandboxMode::Off) {
+        Some(hosts) if hosts.is_empty() => shown.push_str(", no network"),
+        Some(hosts) => shown.push_str(&format!(", network: {}", hosts.join(", "))),
+        None => {}
+    }
+    if sandbox.has_network(Gate::Open) && !sandbox.ports.is_empty() {
+        let ports: Vec<_> = sandbox.ports.iter().map(u16::to_string).collect();
+        shown.push_str(&format!(", ports: {}", ports.join(", ")));
+    }
     // Of one that may change nothing, or anything, no path may be changed besides.
     if sandbox.mode == SandboxMode::WorkspaceWrite && !sandbox.writable.is_empty() {
         shown.push_str(&format!("; writable too: {}", sandbox.writable.join(", ")));

@@ -9,17 +9,15 @@ use std::time::Duration;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
-use teamd_shared::member::Protocol;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::*;
 
 const KEY: &str = "sk-real-0123456789";
 
-fn agent(hosts: &[&str], ports: &[u16]) -> Agent {
-    let (name, command) = ("x".to_owned(), vec!["x".to_owned()]);
+fn sandbox(hosts: &[&str], ports: &[u16]) -> Sandbox {
     let hosts = hosts.iter().map(|&host| host.to_owned()).collect();
-    Agent { name, command, protocol: Protocol::Run, hosts, ports: ports.to_vec() }
+    Sandbox { hosts, ports: ports.to_vec(), ..Sandbox::default() }
 }
 
 fn with_service(base: &str, ca: &str) -> Environment {
@@ -30,8 +28,8 @@ fn with_service(base: &str, ca: &str) -> Environment {
 }
 
 /// Serves an agent; returns its gateway, the ports of the listeners, and its gate. It ends with the test.
-fn serve(agent: &Agent, environment: &Environment) -> (Arc<Gateway>, Vec<u16>, watch::Sender<Gate>) {
-    let gateway = Arc::new(Gateway::new(agent, environment, true, &Meter::default()));
+fn serve(sandbox: &Sandbox, environment: &Environment) -> (Arc<Gateway>, Vec<u16>, watch::Sender<Gate>) {
+    let gateway = Arc::new(Gateway::new(sandbox, true).with_models(environment, Some(Meter::default())));
     let listeners: Vec<_> =
         gateway.ports().iter().map(|_| StdListener::bind("127.0.0.1:0").unwrap()).collect();
     let ports = listeners.iter().map(|it| it.local_addr().unwrap().port()).collect();
@@ -127,7 +125,7 @@ async fn a_long_stream_comes_piece_by_piece_with_the_key_added_and_a_cancel_reac
     let Some((tls, seen, go)) = tls_service(scratch.path()) else { return };
     let ca = scratch.path().join("ca.pem").display().to_string();
     let environment = with_service(&format!("https://localhost:{tls}"), &ca);
-    let (gateway, ports, _gate) = serve(&agent(&[], &[]), &environment);
+    let (gateway, ports, _gate) = serve(&sandbox(&[], &[]), &environment);
     let variables = gateway.variables(ports[0]);
     let of = |name: &str| variables.iter().find(|(known, _)| *known == name).unwrap().1.clone();
     assert_eq!(of("ANTHROPIC_BASE_URL"), format!("http://127.0.0.1:{}/anthropic", ports[0]));
@@ -214,7 +212,7 @@ async fn no_service_is_asked_for_an_encoding() {
         answer("429 Too Many Requests", gzip, packed),
     ]);
     let environment = with_service(&format!("http://127.0.0.1:{port}"), "embedded");
-    let (gateway, ports, _gate) = serve(&agent(&[], &[]), &environment);
+    let (gateway, ports, _gate) = serve(&sandbox(&[], &[]), &environment);
     let token = gateway.variables(1)[1].1.clone();
     let request = format!(
         "GET /anthropic/v1/models HTTP/1.1\r\nhost: x\r\nx-api-key: {token}\r\naccept-encoding: gzip, br, zstd\r\n\
@@ -238,7 +236,7 @@ async fn no_service_is_asked_for_an_encoding() {
 
 #[tokio::test]
 async fn a_request_without_the_token_is_refused_and_so_is_what_no_table_lists() {
-    let (gateway, ports, _gate) = serve(&agent(&[], &[]), &with_service("http://127.0.0.1:1", "embedded"));
+    let (gateway, ports, _gate) = serve(&sandbox(&[], &[]), &with_service("http://127.0.0.1:1", "embedded"));
     let token = gateway.variables(1)[1].1.clone();
     let get = |path: &str, key: &str| {
         format!("GET {path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {key}\r\n\r\n")
@@ -270,7 +268,7 @@ async fn tunnels_and_ports_need_an_open_gate_and_a_gate_that_closes_cuts_them() 
             });
         }
     });
-    let (_gateway, ports, gate) = serve(&agent(&["localhost"], &[port]), &Environment::default());
+    let (_gateway, ports, gate) = serve(&sandbox(&["localhost"], &[port]), &Environment::default());
     let connect = format!("CONNECT localhost:{port} HTTP/1.1\r\nhost: x\r\n\r\n");
     let mut tunnel = ask(ports[0], &connect).await;
     assert!(read_until(&mut tunnel, "\r\n\r\n").await.starts_with("HTTP/1.1 200"));

@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(15);
 pub(super) struct Hosts(Vec<String>);
 
 impl Hosts {
-    /// Makes it of names as `[agents.NAME] hosts` has them; without one, all public hosts are reached.
+    /// Makes it of names as `network` of `[sandbox]` has them; without one, all public hosts are reached.
     pub(super) fn new(named: &[String]) -> Self {
         Self(named.iter().map(|name| name.to_ascii_lowercase()).collect())
     }
@@ -33,15 +33,19 @@ impl Hosts {
         let host = host.trim_matches(['[', ']']).trim_end_matches('.').to_ascii_lowercase();
         let is_listed = self.0.contains(&host);
         if !is_listed && !self.permits(&host) {
-            return Err(format!("{host} is not among the `hosts` of this agent"));
+            return Err(format!("{host} is not among the hosts of `network`, in `[sandbox]` of team.toml"));
         }
         let found = lookup_host((host.as_str(), port)).await.map_err(|error| format!("{host}: {error}"))?;
         let own = Networks::of_this_machine().map_err(|error| format!("{host}: {error}"))?;
-        let is_outside = |address: &SocketAddr| is_public(address.ip()) && !own.contain(address.ip());
-        let found: Vec<_> = found.filter(|address| is_listed || is_outside(address)).collect();
+        let is_plain = host == "localhost" || host.parse::<IpAddr>().is_ok();
+        let is_permitted = |address: &SocketAddr| match address.ip() {
+            ip if is_listed => is_plain || !is_of_machine(ip) && !own.has(ip),
+            ip => is_public(ip) && !own.contain(ip),
+        };
+        let found: Vec<_> = found.filter(is_permitted).collect();
         if found.is_empty() {
             return Err(format!(
-                "{host} is not public: name it in `hosts` of this agent, or its port in `ports`"
+                "{host} leads into this machine or its network: list its address in `network`, or its port in `ports`, of `[sandbox]`"
             ));
         }
         let connected = timeout(PATIENCE, TcpStream::connect(found.as_slice())).await;
@@ -51,8 +55,7 @@ impl Hosts {
 
     /// Tells whether a host is one of them, if it is public.
     fn permits(&self, host: &str) -> bool {
-        let is_below =
-            |name: &String| name.strip_prefix('*').is_some_and(|end| end.len() > 1 && host.ends_with(end));
+        let is_below = |name: &String| name.strip_prefix('*').is_some_and(|end| host.ends_with(end));
         self.0.is_empty() || self.0.iter().any(is_below)
     }
 }
@@ -67,6 +70,12 @@ impl Networks {
             interfaces.filter_map(|it| Some((bits_of(it.address?)?, it.netmask.and_then(bits_of))));
         // Without a mask, or with one that takes in everything, the interface stands for its own address.
         Ok(Self(networks.map(|(own, mask)| (own, mask.filter(|&mask| mask != 0).unwrap_or(!0))).collect()))
+    }
+
+    /// Tells whether an address is that of an interface.
+    fn has(&self, address: IpAddr) -> bool {
+        let bits = bits(address);
+        self.0.iter().any(|&(own, _)| bits == own)
     }
 
     fn contain(&self, address: IpAddr) -> bool {
@@ -86,6 +95,16 @@ fn bits(address: IpAddr) -> u128 {
 fn bits_of(address: SockaddrStorage) -> Option<u128> {
     let v4 = address.as_sockaddr_in().map(|it| it.ip().into());
     v4.or_else(|| address.as_sockaddr_in6().map(|it| it.ip().into())).map(bits)
+}
+
+/// Tells whether an address leads into this machine, or to what serves it alone: a name that is listed could be made to lead there.
+fn is_of_machine(address: IpAddr) -> bool {
+    match address.to_canonical() {
+        IpAddr::V4(address) => address.is_loopback() || address.is_link_local() || address.is_unspecified(),
+        IpAddr::V6(address) => {
+            address.is_loopback() || address.is_unicast_link_local() || address.is_unspecified()
+        }
+    }
 }
 
 /// Tells whether an address belongs to the internet, and not to this machine, its network, or the network of its provider.
@@ -125,13 +144,14 @@ mod tests {
 
     #[test]
     fn hosts_are_reached_by_name_and_below_a_star() {
-        let hosts = Hosts::new(&["GitHub.com".to_owned(), "*.npmjs.org".to_owned(), "*".to_owned()]);
+        let hosts = Hosts::new(&["GitHub.com".to_owned(), "*.npmjs.org".to_owned()]);
         for (host, permitted) in
             [("registry.npmjs.org", true), ("npmjs.org", false), ("evil-npmjs.org", false), ("x.org", false)]
         {
             assert_eq!(hosts.permits(host), permitted, "{host}");
         }
-        assert!(hosts.0.contains(&"github.com".to_owned()) && Hosts::new(&[]).permits("x.org"));
+        assert!(hosts.0.contains(&"github.com".to_owned()));
+        assert!(Hosts::new(&[]).permits("x.org") && Hosts::new(&["*".to_owned()]).permits("x.org"));
     }
 
     #[test]
@@ -159,7 +179,22 @@ mod tests {
         for far in ["203.0.114.1", "2001:db8:2::5", "1.1.1.1"] {
             assert!(!own.contain(ip(far)), "{far}");
         }
-        assert!(Networks::of_this_machine().unwrap().contain(Ipv4Addr::LOCALHOST.into()));
+        let here = Networks::of_this_machine().unwrap();
+        assert!(here.contain(Ipv4Addr::LOCALHOST.into()) && here.has(Ipv4Addr::LOCALHOST.into()));
+        assert!(own.has(ip("203.0.113.5")) && !own.has(ip("203.0.113.77")));
+        for inside in [
+            "127.0.0.1",
+            "127.9.9.9",
+            "::1",
+            "::ffff:127.0.0.1",
+            "169.254.169.254",
+            "fe80::1",
+            "0.0.0.0",
+            "::",
+        ] {
+            assert!(is_of_machine(ip(inside)), "{inside}");
+        }
+        assert!(!is_of_machine(ip("10.0.0.1")) && !is_of_machine(ip("fd12::1")));
     }
 
     #[tokio::test]
@@ -169,10 +204,15 @@ mod tests {
             |host: &str| format!("{host}:{}", listener.local_addr().unwrap().port()).parse::<Uri>().unwrap();
         for host in ["localhost", "127.0.0.1", "LOCALHOST."] {
             let refused = Hosts::new(&[]).connect(&to(host)).await.unwrap_err();
-            assert!(refused.contains("is not public"), "{refused}");
+            assert!(refused.contains("leads into this machine"), "{refused}");
         }
         let others = Hosts::new(&["example.org".to_owned()]).connect(&to("localhost")).await.unwrap_err();
         assert!(others.contains("is not among"), "{others}");
-        assert!(Hosts::new(&["localhost".to_owned()]).connect(&to("localhost")).await.is_ok());
+        for host in ["localhost", "127.0.0.1"] {
+            assert!(Hosts::new(&[host.to_owned()]).connect(&to(host)).await.is_ok(), "{host}");
+        }
+        // A name that is listed, and resolves to this machine.
+        let redirected = Hosts::new(&["127.1".to_owned()]).connect(&to("127.1")).await.unwrap_err();
+        assert!(redirected.contains("leads into this machine"), "{redirected}");
     }
 }

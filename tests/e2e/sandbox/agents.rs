@@ -314,7 +314,9 @@ fn an_agent_that_keeps_its_gate_from_closing_is_ended() {
         "{TRIED}import socket, time\none, other = socket.socketpair()\nf = open('held', 'ab', 0)\n\
          socket.send_fds(one, [b'x'], [f.fileno()])\nf.close()\nopen('ready', 'w').close()\ntime.sleep(300)\n"
     );
-    let stops = "touch ready; while :; do echo x >> held; kill -STOP -1 2>/dev/null; done";
+    // What closes the gate can be quicker than the signal: then nothing more is written.
+    let stops =
+        "touch ready; while { echo x >> held; } 2>/dev/null; do kill -STOP -1 2>/dev/null; done; echo outrun";
     for (with, keeps) in [(With::NoLandlock, stops), (With::All, "exec python3 sends.py")] {
         let Some(team) = shell(with, &[]) else { continue };
         if keeps.contains("python3") && !has(&team, "python3") {
@@ -326,9 +328,9 @@ fn an_agent_that_keeps_its_gate_from_closing_is_ended() {
         close(&team);
         let held = team.text("held").len();
         team.until_planned("carol");
-        let ended = &team.results("carol")[0];
+        let ended = team.results("carol")[0]["content"].as_str().unwrap().to_owned();
         assert!(
-            ended["content"].as_str().unwrap().contains("its gate was closed"),
+            ended.contains("its gate was closed") || keeps == stops && ended == "outrun",
             "{with:?} {keeps}: {ended}"
         );
         assert_eq!(team.text("held").len(), held, "{with:?}: closed is closed");

@@ -268,6 +268,7 @@ mod tests {
     use super::*;
     use std::fs;
     use std::os::unix::fs::symlink;
+    use teamd_shared::sandbox::Namespaces;
 
     #[test]
     fn what_is_itself_is_taken_and_no_link_is_followed() {
@@ -299,5 +300,25 @@ mod tests {
         }
         let (_, lost) = take_writable(&["relative".to_owned()], &scratch);
         assert_eq!(lost, ["relative (it is not absolute)"]);
+    }
+    /// A person may allow a weak sandbox; a list is believed all the same.
+    #[test]
+    fn no_command_is_run_with_a_list_of_hosts_that_nothing_can_hold() {
+        let folder = tempfile::tempdir().unwrap();
+        let here = Place::of_this_call(folder.path().canonicalize().unwrap());
+        let team_dir = here.path.join("team");
+        let places = Places { workspace: here.clone(), temp: here, team_dir, ..Places::default() };
+        let listed = Sandbox { hosts: vec!["example.org".to_owned()], ..Sandbox::default() };
+        let policy = |sandbox: &Sandbox, gate, namespaces| {
+            let layers = Layers { namespaces, landlock: 7, seccomp: true };
+            places.policy(sandbox, gate, (layers, true)).map(|policy| policy.unwrap().network)
+        };
+        for namespaces in [Namespaces::None, Namespaces::Bubblewrap] {
+            let refused = policy(&listed, Gate::Open, namespaces).unwrap_err();
+            assert!(refused.contains("`network` lists hosts"), "{refused}");
+            assert_eq!(policy(&listed, Gate::Closed, namespaces), Ok(false));
+            assert_eq!(policy(&Sandbox::default(), Gate::Open, namespaces), Ok(true));
+        }
+        assert_eq!(policy(&listed, Gate::Open, Namespaces::Own), Ok(false), "it is not that of the machine");
     }
 }

@@ -99,12 +99,12 @@ fn bits_of(address: SockaddrStorage) -> Option<u128> {
 
 /// Tells whether an address leads into this machine, or to what serves it alone: a name that is listed could be made to lead there.
 fn is_of_machine(address: IpAddr) -> bool {
-    match address.to_canonical() {
-        IpAddr::V4(address) => address.is_loopback() || address.is_link_local() || address.is_unspecified(),
-        IpAddr::V6(address) => {
-            address.is_loopback() || address.is_unicast_link_local() || address.is_unspecified()
-        }
-    }
+    let address = address.to_canonical();
+    let is_link_local = match address {
+        IpAddr::V4(address) => address.is_link_local(),
+        IpAddr::V6(address) => address.is_unicast_link_local(),
+    };
+    is_link_local || address.is_loopback() || address.is_unspecified()
 }
 
 /// Tells whether an address belongs to the internet, and not to this machine, its network, or the network of its provider.

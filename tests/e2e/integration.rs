@@ -131,6 +131,15 @@ fn a_conflict_goes_back_to_its_owner_with_the_files_and_counts_as_no_attempt() {
     until(&team, 2, "completed");
     assert_eq!(git(&team, &["show", "integration:a.txt"]), "both");
     holds(&team, "true");
+    // Nor can work be merged that began elsewhere.
+    add(&team, &["three"]);
+    let alone = "git checkout -q --orphan alone; git commit -qm alone";
+    team.does("alice", &format!("/claim_task 3\n/bash {alone}\n{}", SUBMIT.replace('1', "3")));
+    team.until("alice to be told", || {
+        let told =
+            |it: &Value| it["content"].as_str().unwrap().contains("all files: it has no commit in common");
+        team.inbox("alice").iter().any(told)
+    });
 }
 
 #[test]

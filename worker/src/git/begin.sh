@@ -6,8 +6,17 @@ ulimit -f 8388608
 log=$TMPDIR/git.log
 exec 3>&1 2>>"$log" >/dev/null </dev/null
 say() { printf '%s=%s\n' "$1" "${2//$'\n'/ }" >&3; }
-refuse() { trap - ERR; say refused "$1"; say hint "$2"; exit 65; }
-trap 'code=$?; trap - ERR; say failed "$(uniq "$log" | tail -c 1500)"; exit "$code"' ERR
+refuse() {
+    is_whole ||
+        set -- "$T_WRITES is not a checkout any more: its .git is damaged" "\`teamctl forget $T_NAME --discard\` removes it; then spawn $T_NAME again"
+    trap - ERR
+    say refused "$1"
+    say hint "$2"
+    exit 65
+}
+# Tells whether git takes the checkout that was entered for one. This is asked where something fails: that is the reason then.
+is_whole() { [ -z "${GIT_WORK_TREE-}" ] || git rev-parse --git-dir; }
+trap 'code=$?; trap - ERR; is_whole || refuse "" ""; say failed "$(uniq "$log" | tail -c 1500)"; exit "$code"' ERR
 team=$T_HOME_OF_TEAM/team.git
 in_place='tasks and checks in place need none of this: spawn without --checkout'
 command -v git >/dev/null || refuse 'git is not installed' "install git 2.38 or newer; $in_place"
@@ -22,19 +31,26 @@ uncommitted() {
     fi
     git --no-optional-locks status --porcelain --untracked-files=normal --ignore-submodules=dirty | first 11
 }
+# Shows a setting of ours. No git is started for one that stands in the file as it is.
+setting() {
+    local text='' plain=$'\n\\[teamd\\]\n\t'"$2"$' = ([^\n"\\\\]*)\n'
+    [ ! -f "$1" ] || IFS= read -r -d '' text <"$1" || true
+    if [[ $text =~ $plain ]]; then printf '%s\n' "${BASH_REMATCH[1]}"; else git config --file "$1" "teamd.$2"; fi
+}
+source_of_team() { setting "$team/config" source; }
+# Reads the tip of the integration branch, from its file if it has one.
+read_tip() { IFS= read -r tip <"$team/refs/heads/integration" || tip=$(git --git-dir="$team" rev-parse refs/heads/integration); }
 # Refuses what we have not made for this teammate: no command of a teammate changes the settings that say so.
 require_own() {
-    [ ! -L "$T_WRITES/.git" ] && [ "$(git config --file "$T_WRITES/.git/config" teamd.name)" = "$T_NAME" ] ||
+    [ ! -L "$T_WRITES/.git" ] && [ "$(setting "$T_WRITES/.git/config" name)" = "$T_NAME" ] ||
         refuse "$T_WRITES is not a checkout of $T_NAME" 'move it away, and try again'
 }
 # Enters a checkout; without the team repository it is not whole. The file `.git` of another directory never counts, and what is ignored its committed files and we say. In a repository of the user nothing is changed.
 enter() {
     [ -e "$team" ] || refuse "the team repository $team is gone" "put it back from a copy; without one, save what you need of $T_WRITES, and \`teamctl forget $T_NAME --discard\`"
     cd "$T_WRITES"
-    export GIT_DIR=$T_WRITES/.git GIT_WORK_TREE=$T_WRITES
     require_own
-    git rev-parse --git-dir ||
-        refuse "$T_WRITES is not a checkout any more: its .git is damaged" "\`teamctl forget $T_NAME --discard\` removes it; then spawn $T_NAME again"
+    export GIT_DIR=$T_WRITES/.git GIT_WORK_TREE=$T_WRITES
     rm -rf .git/info
     mkdir .git/info
     printf '%s\n' "$T_IGNORED" >.git/info/exclude
@@ -65,7 +81,7 @@ tree_of() {
     printf '%s\n' "$at"
 }
 # Shows the tree of the user's repository in which the team lies.
-users_tree() { tree_of "$(git --git-dir="$team" config teamd.source)" "$T_TEAM"; }
+users_tree() { tree_of "$(source_of_team)" "$T_TEAM"; }
 say_users_tree() {
     local tree
     tree=$(users_tree)

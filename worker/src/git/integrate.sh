@@ -10,5 +10,5 @@ elif git merge-base --is-ancestor "$T_COMMIT" "$tip"; then
 else
     say moved 0
 fi
-say source "$(git config teamd.source)"
+say source "$(source_of_team)"
 [ -z "$T_CACHE" ] || say prefix "$(prefix_of_team)"

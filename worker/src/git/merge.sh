@@ -2,19 +2,15 @@
 export GIT_DIR=$T_WRITES
 cd /
 say prefix "$(prefix_of_team)"
-tip=$(git rev-parse refs/heads/integration)
-if ! base=$(git merge-base "$tip" "$T_COMMIT"); then
-    say conflict 'all files: it has no commit in common with the integration branch'
-    exit
-elif [ "$base" = "$T_COMMIT" ]; then
-    say merged "$tip"
-    say tip "$tip"
-    exit
-fi
-merged=$TMPDIR/merged
+read_tip
+merged=$TMPDIR/merged changed=$TMPDIR/changed
 code=0
 git merge-tree --write-tree --no-messages --name-only -z "$tip" "$T_COMMIT" >"$merged" || code=$?
-[ "$code" -le 1 ] || false
+if [ "$code" -gt 1 ]; then
+    ! git merge-base "$tip" "$T_COMMIT" || false
+    say conflict 'all files: it has no commit in common with the integration branch'
+    exit
+fi
 {
     IFS= read -r -d '' tree
     while IFS= read -r -d '' file; do
@@ -22,11 +18,16 @@ git merge-tree --write-tree --no-messages --name-only -z "$tip" "$T_COMMIT" >"$m
     done
 } <"$merged"
 [ "$code" = 0 ] || exit 0
-export GIT_AUTHOR_NAME=teamd GIT_AUTHOR_EMAIL=teamd@team GIT_COMMITTER_NAME=teamd GIT_COMMITTER_EMAIL=teamd@team
-commit=$(git commit-tree "$tree" -p "$tip" -p "$T_COMMIT" <<<"$T_MESSAGE")
+git diff-tree -r --no-renames --raw -z "$tip" "$tree" >"$changed"
+if [ ! -s "$changed" ] && git merge-base --is-ancestor "$T_COMMIT" "$tip"; then
+    commit=$tip
+else
+    export GIT_AUTHOR_NAME=teamd GIT_AUTHOR_EMAIL=teamd@team GIT_COMMITTER_NAME=teamd GIT_COMMITTER_EMAIL=teamd@team
+    commit=$(git commit-tree "$tree" -p "$tip" -p "$T_COMMIT" <<<"$T_MESSAGE")
+fi
 # First: no name of a file passes for one of these.
 say merged "$commit"
 say tip "$tip"
-git diff-tree -r --no-renames --raw -z "$tip" "$commit" | while IFS= read -r -d '' modes && IFS= read -r -d '' file; do
+while IFS= read -r -d '' modes && IFS= read -r -d '' file; do
     if [[ ${modes:0:14} == *160000* ]]; then say submodule "$file"; else say changed "$file"; fi
-done
+done <"$changed"

@@ -282,6 +282,29 @@ fn text(path: &Path) -> Result<String, Failed> {
 mod tests {
     use super::*;
 
+    const BEGIN: &str = include_str!("begin.sh");
+
+    /// Runs a script with the variables of one that takes in a pack; returns its exit code and output.
+    fn bash(root: &Path, script: &str) -> (Option<i32>, String) {
+        let mut bash = std::process::Command::new("bash");
+        bash.arg("-c").arg(script).current_dir(root).env_clear();
+        bash.env("PATH", std::env::var_os("PATH").unwrap());
+        variables(&Environment::default()).variables.iter().for_each(|(name, value)| {
+            bash.env(OsStr::from_bytes(name), OsStr::from_bytes(value));
+        });
+        for (name, value) in [
+            ("T_HOME_OF_TEAM", root),
+            ("T_WRITES", &root.join("team.git")),
+            ("T_PACK", &root.join("work/.git/teamd.pack")),
+            ("TMPDIR", root),
+            ("HOME", root),
+        ] {
+            bash.env(name, value);
+        }
+        let run = bash.env("T_TASK", "1").output().unwrap();
+        (run.status.code(), String::from_utf8(run.stdout).unwrap())
+    }
+
     #[test]
     fn no_program_of_a_teammate_is_run() {
         let scratch = tempfile::tempdir().unwrap();
@@ -310,33 +333,12 @@ mod tests {
     fn no_file_is_removed_or_read_by_way_of_what_a_teammate_puts_there() {
         let scratch = tempfile::tempdir().unwrap();
         let root = scratch.path().canonicalize().unwrap();
-        let repository = root.join("team.git");
-        let sh = |script: &str| {
-            let mut bash = std::process::Command::new("bash");
-            bash.arg("-c")
-                .arg(script)
-                .current_dir(&root)
-                .env_clear()
-                .env("PATH", std::env::var_os("PATH").unwrap());
-            variables(&Environment::default()).variables.iter().for_each(|(name, value)| {
-                bash.env(OsStr::from_bytes(name), OsStr::from_bytes(value));
-            });
-            for (name, value) in [
-                ("HOME_OF_TEAM", &root),
-                ("WRITES", &repository),
-                ("PACK", &root.join("work/.git/teamd.pack")),
-            ] {
-                bash.env(format!("T_{name}"), value);
-            }
-            bash.env("TMPDIR", &root).env("T_TASK", "1").env("HOME", &root);
-            let run = bash.output().unwrap();
-            (run.status.code(), String::from_utf8(run.stdout).unwrap())
-        };
+        let sh = |script: &str| bash(&root, script);
         let begin = "set -e; export GIT_AUTHOR_NAME=u GIT_AUTHOR_EMAIL=u@x GIT_COMMITTER_NAME=u GIT_COMMITTER_EMAIL=u@x; git init -q --bare team.git; \
              git init -q work; git -C work commit -q --allow-empty -m 1; echo HEAD | git -C work pack-objects --quiet --revs --stdout >pack; git -C work rev-parse HEAD";
         let (code, commit) = sh(begin);
         assert_eq!(code, Some(0));
-        let take = format!("export T_COMMIT={}\n{}\n{TAKE}", commit.trim(), include_str!("begin.sh"));
+        let take = format!("export T_COMMIT={}\n{BEGIN}\n{TAKE}", commit.trim());
         for (planted, code) in [
             ("ln -s ../../pack work/.git/teamd.pack", Some(65)),
             ("mkfifo work/.git/teamd.pack", Some(65)),
@@ -355,6 +357,22 @@ mod tests {
         );
         remove_pack(&root.join("work"));
         assert!(root.join("out/teamd.pack").exists());
+    }
+
+    #[test]
+    fn a_setting_of_ours_is_read_as_git_has_written_it() {
+        let scratch = tempfile::tempdir().unwrap();
+        let root = scratch.path().canonicalize().unwrap();
+        let read = format!("{BEGIN}\nsource=$(setting config source); say source \"$source\"");
+        for source in ["/home/u/web/.git", "/a = b", "/a#b;c", "/a \"b\"\\n\\", " /a ", "/\tü"] {
+            let write = format!(
+                "IFS= read -rd '' source <<'E'\n{source}\nE\ngit config --file config core.bare true; git config --file config teamd.source \"${{source%$'\\n'}}\""
+            );
+            assert_eq!(bash(&root, &write).0, Some(0));
+            assert_eq!(bash(&root, &read), (Some(0), format!("source={source}\n")));
+        }
+        std::fs::remove_file(root.join("config")).unwrap();
+        assert_ne!(bash(&root, &read).0, Some(0));
     }
 
     #[test]

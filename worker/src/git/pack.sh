@@ -5,7 +5,6 @@ task=$T_TASK
 if [ -z "$task" ]; then
     task=$(git symbolic-ref --quiet HEAD | sed -n 's|^refs/heads/task/\([0-9][0-9]*\)$|\1|p') || true
 fi
-tip=$(git --git-dir="$team" rev-parse refs/heads/integration)
 if [ -n "$T_SUBMIT" ]; then
     for state in rebase-merge rebase-apply MERGE_HEAD CHERRY_PICK_HEAD; do
         [ ! -e "$GIT_DIR/$state" ] || refuse "a rebase, merge or cherry-pick is under way in $T_WRITES" 'finish it, and submit again'
@@ -13,8 +12,8 @@ if [ -n "$T_SUBMIT" ]; then
     refuse_uncommitted 'commit it or discard it, and submit again'
 fi
 adds=1
-base=$(git merge-base "$head" "$tip") || base=$tip
-if [ "$base" = "$head" ] || git diff --quiet --no-ext-diff --no-textconv "$base" "$head"; then
+read_tip
+if git diff --quiet --no-ext-diff --no-textconv "$tip...$head" --; then
     adds=0
     [ -z "$T_SUBMIT" ] || refuse "HEAD of $T_WRITES adds nothing to the integration branch" 'commit the work (`git commit`), and submit again'
 fi

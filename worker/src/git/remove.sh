@@ -32,7 +32,7 @@ look_into() {
 # Names the submodules of an index, below a path.
 submodules() { git "${@:2}" ls-files --stage -z | sed -zn 's/^160000 [^\t]*\t//p' | while IFS= read -r -d '' path; do printf '%s\0' "$1$path"; done; }
 git init --quiet --bare --template= "$known"
-source=$(git --git-dir="$team" config teamd.source)
+source=$(source_of_team)
 find "$source" -path "$source/objects" -prune -o -type d -name objects -print >"$known/objects/info/alternates"
 submodules '' >"$TMPDIR/links"
 # Those of a submodule come after it.

@@ -24,7 +24,7 @@ if git config --get-regexp '^(extensions\.partialclone|remote\..*\.promisor)$'; 
     refuse "$top is a partial clone: objects are missing that teammates would need" "run the team in a full clone; $in_place"
 fi
 if [ -e "$team" ]; then
-    source=$(git --git-dir="$team" config teamd.source)
+    source=$(source_of_team)
     [ "$source" = "$common" ] ||
         refuse "the checkouts of this team are of the repository $source, and $T_SOURCE is in another one" 'omit --workspace, or run a team of its own there'
 else

@@ -1,8 +1,10 @@
 # Takes a pack that a teammate has made into the team repository: each object is examined, and nothing may be missing.
 export GIT_DIR=$T_WRITES
 cd /
-known() { git for-each-ref --format='%(refname)' --contains "$T_COMMIT" "refs/team/task-$T_TASK/" | first 1; }
-if git cat-file -e "$T_COMMIT^{commit}" && reference=$(known) && [ -n "$reference" ]; then
+references=refs/team/task-$T_TASK
+last=$(git for-each-ref --sort=-version:refname --count=1 --format='%(refname:lstrip=3)' "$references/")
+known() { git for-each-ref --format='%(refname)' --contains "$T_COMMIT" "$references/" | first 1; }
+if [ -n "$last" ] && git cat-file -e "$T_COMMIT^{commit}" && reference=$(known) && [ -n "$reference" ]; then
     say kept "$reference"
     exit
 fi
@@ -35,7 +37,6 @@ mkdir -p "$incoming/pack"
 shopt -s nullglob
 mv -f -t "$GIT_DIR/objects/pack" -- "$incoming"/pack/*.pack "$incoming"/pack/*.rev "$incoming"/pack/*.idx
 rm -rf "$incoming"
-last=$(git for-each-ref --sort=-version:refname --count=1 --format='%(refname:lstrip=3)' "refs/team/task-$T_TASK/")
-reference=refs/team/task-$T_TASK/$((${last:-0} + 1))
+reference=$references/$((${last:-0} + 1))
 git update-ref "$reference" "$T_COMMIT" ''
 say kept "$reference"

@@ -94,7 +94,8 @@ fn what_is_not_public_is_refused_unless_it_is_listed_itself() {
     assert_eq!(words(&works(&team, &[&asks])[0]), words("HTTP/1.1 403 leads into HTTP/1.1 200 SERVED"));
 }
 
-/// A command in the background has the list for as long as it runs; without network there is no proxy and no port.
+/// A command in the background has the list for as long as it runs. Without network, and behind a closed gate, there is neither proxy nor
+/// port.
 #[test]
 fn a_background_command_reaches_what_is_listed_and_without_network_nothing_is() {
     let port = service();
@@ -106,10 +107,16 @@ fn a_background_command_reaches_what_is_listed_and_without_network_nothing_is() 
     team.write("go", "");
     team.until("what it has heard", || team.made("heard"));
     assert_eq!(team.text("heard"), "SERVED\n");
-    team.teamctl(["spawn", "bob", "--no-network"]).ok();
     let asks = format!("{}; {}; echo [$HTTPS_PROXY]", dial(port), dial(4141));
-    let told = team.does("bob", &format!("/bash {}", json!({"command": asks})));
-    assert_eq!(words(told[0]["content"].as_str().unwrap()), ["UNREACHABLE", "UNREACHABLE", "[]"]);
+    for (name, flag) in [("bob", "--no-network"), ("eve", "--plan"), ("dora", "--sandbox=read-only")] {
+        team.teamctl(["spawn", name, flag]).ok();
+        let told = team.does(name, &format!("/bash {}", json!({"command": asks})));
+        assert_eq!(
+            words(told[0]["content"].as_str().unwrap()),
+            ["UNREACHABLE", "UNREACHABLE", "[]"],
+            "{flag}"
+        );
+    }
     let shown = team.teamctl(["status", "alice"]).ok().stdout;
     assert!(shown.contains(&format!("workspace-write, network: localhost, ports: {port}\n")), "{shown}");
 }

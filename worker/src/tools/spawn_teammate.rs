@@ -355,7 +355,10 @@ mod tests {
             (sandbox(&spawner).mode, sandbox(&spawner).network),
             (Some(SandboxMode::WorkspaceWrite), Some(Network(None)))
         );
-        spawner.terms.sandbox.no_network = true;
+        let only = Network(Some(vec!["a.org".to_owned()]));
+        spawner.terms.sandbox.hosts = vec!["a.org".to_owned()];
+        assert_eq!(sandbox(&spawner).network, Some(only));
+        (spawner.terms.sandbox.hosts, spawner.terms.sandbox.no_network) = (Vec::new(), true);
         assert_eq!(sandbox(&spawner).network, Some(Network::NONE));
         for mode in [SandboxMode::ReadOnly, SandboxMode::Off] {
             spawner.terms.sandbox.mode = mode;

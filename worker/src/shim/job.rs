@@ -20,9 +20,6 @@ use teamd_shared::member::{Bounds, Gate};
 use crate::sandbox::Policy;
 use crate::variables::Variables;
 
-/// How many words of the command of an agent people see in the list of processes.
-const SHOWN: usize = 3;
-
 /// How a command is to be run.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct Order {
@@ -141,22 +138,6 @@ impl Job {
             })
         };
         read().map_err(|error: io::Error| format!("cannot read what is to be run: {error}"))
-    }
-
-    /// Makes the job of an agent, with the descriptors that its order names.
-    ///
-    /// # Errors
-    /// The system's error.
-    pub(crate) fn of_agent(
-        order: Order,
-        environment: &Environment,
-        workspace: &Path,
-        handed_on: Vec<OwnedFd>,
-    ) -> io::Result<Self> {
-        let command =
-            order.agent.as_ref().map(|agent| agent.command[..agent.command.len().min(SHOWN)].join(" "));
-        let command = command.unwrap_or_default();
-        Ok(Self { handed_on, ..Self::new(order, environment, workspace, command.as_ref())? })
     }
 
     /// Returns the descriptors that it is handed on with.

@@ -18,6 +18,9 @@ use crate::model::{AgentSession, Gateway, open_kept};
 use crate::sandbox::Policy;
 use crate::shim::{AgentOrder, Job, Order};
 
+/// How many words of the command of an agent people see in the list of processes.
+const SHOWN: usize = 3;
+
 /// How much of a session is read, in bytes.
 const MAX_HISTORY: u64 = 256 << 20;
 
@@ -62,12 +65,14 @@ impl Setting<'_> {
             stdio: [input.as_raw_fd(), errors.as_raw_fd()],
             live_gate: live.then_some(gate),
         };
+        let shown = order.command[..order.command.len().min(SHOWN)].join(" ");
         let listen = way.listen();
         let order = Order { timeout: None, bounds: config.bounds, policy, agent: Some(order), listen };
         config.workspace.metadata()?;
         variables.iter().for_each(|(name, value)| environment.set(name, value));
-        let handed_on = [input, errors.into()].into_iter().chain(way.hand_on()).collect();
-        Ok((Job::of_agent(order, &environment, &config.workspace, handed_on)?, read, way))
+        let mut job = Job::new(order, &environment, &config.workspace, shown.as_ref())?;
+        job.handed_on = [input, errors.into()].into_iter().chain(way.hand_on()).collect();
+        Ok((job, read, way))
     }
 
     /// Starts an agent for one piece of work, confined by the policy.

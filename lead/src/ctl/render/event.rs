@@ -145,7 +145,7 @@ fn task(record: &TaskRecord) -> (String, String) {
         TaskEvent::Cancelled => format!("cancelled by {by}"),
         TaskEvent::Edited => format!("changed by {by}"),
         TaskEvent::Retried => format!("opened again by {by}"),
-        TaskEvent::Reminded => format!("{owner} is reminded"),
+        TaskEvent::Reminded => format!("is not submitted yet: {owner} is reminded"),
         TaskEvent::Stalled => task.held_up().unwrap_or_default(),
         TaskEvent::Checked => "passed its check, and waits for its review".to_owned(),
         TaskEvent::Synced => "is work of yours, and submitted".to_owned(),

@@ -146,7 +146,10 @@ pub(super) struct App {
 impl App {
     /// Takes what there is now: each list, filtered.
     pub(super) fn set(&mut self, rows: &[Row<'_>], (team, past): (&Team, &Past), items: &[Item]) {
-        let member = |row: &&Row<'_>| self.shows_ended || row.standing.group != Group::Ended;
+        let member = |row: &&Row<'_>| {
+            let is_listed = self.shows_ended || row.standing.group != Group::Ended;
+            is_listed && (self.pane != Pane::Team || self.wants(row))
+        };
         let wanted = rows.iter().filter(member).map(|row| row.member.name.clone()).collect();
         let requests = pending(team, &self.filter);
         self.leave_answered(rows, &requests);
@@ -162,6 +165,12 @@ impl App {
         if let (Some(last), false) = (last, self.is_reading_back) {
             self.items.select(&last);
         }
+    }
+
+    /// Tells whether a row has the filter in what a person sees of it.
+    pub(super) fn wants(&self, row: &Row<'_>) -> bool {
+        let (member, standing) = (row.member, &row.standing);
+        matches(&self.filter, &[member.name.as_str(), &member.role, standing.word, &standing.what])
     }
 
     /// Once a request is answered, the next one that waits is selected.

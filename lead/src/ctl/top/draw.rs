@@ -9,13 +9,14 @@ mod team;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Modifier, Style};
-use ratatui::text::{Line, Span};
+use ratatui::text::{Line, Span, Text};
 use ratatui::widgets::Clear;
 use teamd_shared::config::RosterMember;
 use teamd_shared::price::Dollars;
 use teamd_shared::transcript::Usage;
 
 use super::app::{App, Overlay, Pane, Target};
+use super::pager::Pager;
 use super::text::{row, wrapped};
 use crate::ctl::grouping::Group;
 use crate::ctl::output::paint;
@@ -23,8 +24,6 @@ use crate::ctl::render::{BAD, BOLD, DIM, count};
 use crate::ctl::table::{cut, width};
 use crate::ctl::view::{Row, Seen, Side};
 use crate::ctl::{clock, escape, tokens};
-
-pub(super) use team::retain;
 
 /// From so many columns on, lists and texts stand side by side.
 const WIDE: u16 = 120;
@@ -75,7 +74,7 @@ impl App {
             // What is covered cannot be answered.
             self.showing = None;
         }
-        frame.render_widget(ratatui::text::Text::from(said), below);
+        frame.render_widget(Text::from(said), below);
         self.typing(frame, typing);
         frame.render_widget(self.keys(keys.width.into()), keys);
     }
@@ -131,7 +130,7 @@ impl App {
 
     fn typing(&mut self, frame: &mut Frame<'_>, area: Rect) {
         let Some((purpose, text)) = &mut self.typing else { return };
-        let [heading, rest] = Layout::vertical([Constraint::Length(1), Constraint::Min(1)]).areas(area);
+        let [heading, rest] = headed(area);
         rule(frame, heading, &purpose.title(), "");
         frame.render_widget(&*text, rest);
     }
@@ -153,13 +152,30 @@ impl App {
 
 impl Overlay {
     fn draw(&mut self, frame: &mut Frame<'_>, area: Rect) {
-        let [heading, rest] = Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(area);
-        let rest = inset(rest);
-        self.pager.set(&self.title, &self.text, usize::from(rest.width));
-        self.pager.draw(frame, rest);
-        let (_, below) = self.pager.lines();
-        rule(frame, heading, &self.title, &more(below));
+        self.pager.set(&self.title, &self.text, inset(area).width.into());
+        page(frame, headed(area), &self.title, &mut self.pager);
     }
+}
+
+/// Draws a text below its heading, which says how much of it is below the screen.
+fn page(frame: &mut Frame<'_>, [heading, rest]: [Rect; 2], title: &str, pager: &mut Pager) {
+    pager.draw(frame, inset(rest));
+    let more = match pager.lines_below() {
+        0 => String::new(),
+        below => count(below, "more line"),
+    };
+    rule(frame, heading, title, &more);
+}
+
+/// Says something in the place of a list that is empty.
+fn say(frame: &mut Frame<'_>, area: Rect, text: &str) {
+    let area = inset(area);
+    frame.render_widget(Text::from(wrapped(&paint(DIM, text), area.width.into())), area);
+}
+
+/// Returns what stands before an entry of a list: it tells the selected one.
+fn mark(is_selected: bool) -> String {
+    if is_selected { paint(Group::Working.style().bold(), "▌") } else { " ".to_owned() }
 }
 
 /// Says in one line how the team stands.
@@ -225,9 +241,9 @@ fn rule(frame: &mut Frame<'_>, area: Rect, title: &str, right: &str) {
     frame.render_widget(row(&text), area);
 }
 
-/// Says that a text goes on.
-fn more(below: usize) -> String {
-    if below == 0 { String::new() } else { count(below, "more line") }
+/// Divides an area into a heading and what is below it.
+fn headed(area: Rect) -> [Rect; 2] {
+    Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(area)
 }
 
 /// Leaves room before a text: it begins where its heading does.

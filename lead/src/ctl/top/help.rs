@@ -72,7 +72,7 @@ impl App {
         const PLAN: &[(&str, &str)] =
             &[("a", "approve"), ("r", "reject"), ("J K", "scroll"), ("s", "send"), ("⏎", "open")];
         const REQUEST: &[(&str, &str)] = &[PLAN[0], PLAN[1], PLAN[2], ("⏎", "read")];
-        const READING: &[(&str, &str)] = &[("j k", "scroll"), PLAN[0], PLAN[1], ("Esc", "list")];
+        const READING: &[(&str, &str)] = &[PLAN[0], PLAN[1], ("j k", "scroll"), ("Esc", "list")];
         const MEMBER: &[(&str, &str)] =
             &[("⏎", "open"), ("s", "send"), ("i", "interrupt"), ("x", "shut down"), ("n", "spawn")];
         match (&self.typing, &self.question, &self.overlay, self.pane) {

@@ -170,9 +170,6 @@ impl<'d> Top<'d> {
         let (seen, sides) = files.seen();
         let mut rows = rows(&seen.roster.members, seen.running, seen.team, prices);
         sort(&mut rows);
-        if app.pane == Pane::Team {
-            draw::retain(&mut rows, &app.filter);
-        }
         app.set(&rows, (seen.team, seen.past), seen.feed.items());
         let look = &mut |member: &RosterMember, closely: bool| {
             let side = sides.of(dir, member).clone();

@@ -75,9 +75,9 @@ impl Pager {
         self.seen >= self.lines.len()
     }
 
-    /// Returns how many lines there are, and how many are below those that are in sight.
-    pub(super) fn lines(&self) -> (usize, usize) {
-        (self.lines.len(), self.lines.len().saturating_sub(self.from + self.page))
+    /// Returns how many lines are below those that are in sight.
+    pub(super) fn lines_below(&self) -> usize {
+        self.lines.len().saturating_sub(self.from + self.page)
     }
 
     /// Tells whether the first line is in sight.
@@ -114,7 +114,7 @@ mod tests {
         assert!(draw(&mut pager, 4).starts_with("5 ") && !pager.is_seen());
         pager.go(Motion::Lines(2));
         draw(&mut pager, 4);
-        assert!(pager.is_seen() && pager.lines() == (10, 0));
+        assert!(pager.is_seen() && pager.lines_below() == 0);
         pager.set("a", &numbers(10), 10);
         assert!(!pager.is_seen(), "another width: other lines");
         draw(&mut pager, 20);

@@ -16,7 +16,7 @@ use teamd_shared::price::Prices;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 
 use super::app::{App, Pane, SETTLES, Wish};
-use super::draw::{self, Scene};
+use super::draw::Scene;
 use crate::ctl::args::Command;
 use crate::ctl::requests::tests::spawned;
 use crate::ctl::roster::tests::member;
@@ -104,7 +104,6 @@ impl Stage {
         let running = crate::ctl::roster::running_names(&self.roster);
         let mut rows = rows(&self.roster.members, &running, &team, &Prices::built_in());
         sort(&mut rows);
-        draw::retain(&mut rows, &self.app.filter);
         self.app.set(&rows, (&team, &past), feed.items());
         let (read, _) = files.seen();
         let (roster, running, trouble) = (&self.roster, &running, None);
@@ -263,6 +262,25 @@ fn the_smallest_screen_shows_all_of_a_plan_and_takes_the_answer() {
 }
 
 #[test]
+fn what_does_not_fit_is_cut_with_a_mark_and_an_empty_column_takes_no_room() {
+    let mut stage = stage((60, 20));
+    stage.task(
+        6,
+        "pending",
+        &json!({"subject": "A subject that is longer than a line of the feed on this screen"}),
+    );
+    stage.press("4");
+    let screen = stage.draw();
+    let line = screen.lines().find(|line| line.contains("task 6")).unwrap();
+    assert!(line.ends_with('…'), "{screen}");
+    stage.press("3");
+    assert!(stage.draw().contains("IN PROGRESS 1"));
+    stage.task(3, "completed", &json!({}));
+    let screen = stage.draw();
+    assert!(!screen.contains("IN PRO") && screen.contains("IN REVIEW 1"), "{screen}");
+}
+
+#[test]
 fn the_keys_are_listed_and_a_question_is_asked_before_a_teammate_leaves() {
     let mut stage = stage((80, 24));
     stage.press("?");
@@ -391,6 +409,7 @@ fn the_filter_leaves_only_what_it_is_found_in() {
     let screen = stage.draw();
     assert!(screen.contains("dee") && !screen.contains("NEEDS YOU"), "{screen}");
     assert!(screen.contains("/CARGO"), "{screen}");
+    assert!(screen.contains("● 2 need you"), "the header counts all: {screen}");
     stage.press("\x1b");
     assert!(stage.draw().contains("NEEDS YOU"));
     stage.press("/no such\n");

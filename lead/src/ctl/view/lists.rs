@@ -51,6 +51,14 @@ pub(in crate::ctl) fn by_status(team: &Team, past: &Past, filter: &str) -> [Vec<
     columns.map(|tasks| tasks.into_iter().map(|task| task.id).collect())
 }
 
+/// Says how many of all tasks are completed, once there is one.
+pub(in crate::ctl) fn tasks_done(team: &Team) -> Option<String> {
+    // A snapshot leaves out what was completed before it.
+    let others = team.tasks.values().filter(|task| task.status != TaskStatus::Completed).count();
+    let all = usize::try_from(team.last_task).unwrap_or(usize::MAX);
+    (all > 0).then(|| format!("{} of {all} tasks done", all.saturating_sub(others)))
+}
+
 /// Says how a task stands, and to which group of members that is alike.
 pub(in crate::ctl) fn standing(task: &Task, blocked_by: &str) -> (String, Group) {
     let owner = task.owner.as_ref().map(ToString::to_string).unwrap_or_default();
@@ -82,5 +90,27 @@ pub(in crate::ctl) fn standing(task: &Task, blocked_by: &str) -> (String, Group)
         }
         TaskStatus::Failed => (format!("✕ failed after {} attempts", task.attempts), Group::Stuck),
         TaskStatus::Cancelled => ("cancelled".to_owned(), Group::Ended),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use teamd_shared::journal::reader::fold;
+
+    #[test]
+    fn the_tasks_that_are_done_are_counted_also_those_that_a_snapshot_has_left_out() {
+        let task = |seq: u64, id: u64, status: &str| {
+            let line = json!({"seq": seq, "at": 1.0, "version": 1, "done": 0, "record": "task", "event": "created",
+                "by": "user", "id": id, "subject": "x", "description": "", "status": status, "owner": null,
+                "blocked_by": [], "blocks": [], "for": null, "priority": 0, "check": null, "attempts": 0,
+                "max_attempts": 3, "result": null, "created_by": "user", "created_at": 1.0, "updated_at": 1.0});
+            format!("{line}\n")
+        };
+        let done = |lines: &str| tasks_done(&fold(lines.as_bytes(), |_, _| {}).unwrap());
+        assert_eq!(done(""), None);
+        let lines = [task(1, 2, "completed"), task(2, 3, "failed"), task(3, 4, "pending")].concat();
+        assert_eq!(done(&lines).as_deref(), Some("2 of 4 tasks done"));
     }
 }

@@ -28,7 +28,7 @@ pub(super) use feed::Item;
 pub(super) use history::history;
 pub(super) use journal::{JournalFollower, NewLines};
 pub(super) use ledger::{Spent, ledger};
-pub(super) use lists::{COLUMNS, by_status, matches, pending, standing};
+pub(super) use lists::{COLUMNS, by_status, matches, pending, standing, tasks_done};
 pub(super) use parts::{Part, Parts, line, line_and_more, parts};
 pub(super) use past::{Life, Past, Span, Stand, TaskPast};
 pub(super) use rows::{Row, rows, sort};

@@ -19,7 +19,7 @@ use crate::ctl::table::cut;
 use crate::ctl::top::act;
 use crate::ctl::view::{
     Account, COLUMNS, Event, Life, Part, Placed, Row, Seen, Sequence, Share, Span, Spent, Stage, Stand, Step,
-    TaskPast, Turning, Window, by_status, pending, rows, sort, standing,
+    TaskPast, Turning, Window, by_status, pending, rows, sort, standing, tasks_done,
 };
 use crate::ctl::{escape, tokens};
 
@@ -100,6 +100,7 @@ impl Shown<'_, '_> {
             "trouble": self.seen.trouble.map(|error| line(&error.to_string())),
             "groups": groups,
             "waiting": pending(self.seen.team, "").iter().filter(|it| it.kind.is_judged()).count(),
+            "tasks": tasks_done(self.seen.team),
             "tokens": if usage.is_nothing() { String::new() } else { tokens::cost(&usage) },
             "cost": cost.map(|cost| cost.to_string()),
         }));

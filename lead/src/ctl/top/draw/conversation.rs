@@ -1,9 +1,9 @@
 //! The conversation of one agent, live.
 
 use ratatui::Frame;
-use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::layout::Rect;
 
-use super::{Scene, inset, more, rule};
+use super::{Scene, headed, inset, page, say};
 use crate::ctl::chat::markdown;
 use crate::ctl::escape;
 use crate::ctl::grouping::Group;
@@ -16,24 +16,19 @@ use crate::ctl::view::{Conversation, Part, Row};
 
 impl App {
     pub(super) fn conversation(&mut self, frame: &mut Frame<'_>, scene: &Scene<'_>, area: Rect) {
-        let [heading, rest] = Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(area);
-        let rest = inset(rest);
         let Some(conversation) = scene.seen.conversation else {
-            rule(frame, heading, "select a teammate in the pane Team", "");
-            return;
+            return say(frame, area, "Select a teammate in the pane Team: its conversation is shown here.");
         };
         let name = &conversation.name;
         if self.conversation.as_ref().is_none_or(|(shown, _)| shown != name) {
             self.conversation = Some((name.clone(), Pager::at_end()));
         }
-        let columns = usize::from(rest.width);
+        let columns = inset(area).width.into();
         let text = text(conversation, conversation.parts.len(), (self.unfolded, columns));
         let Some((_, pager)) = &mut self.conversation else { return };
         pager.set(name.as_str(), &text, columns);
-        pager.draw(frame, rest);
-        let (_, below) = pager.lines();
         let row = scene.rows.iter().find(|row| row.member.name == *name);
-        rule(frame, heading, &row.map_or_else(|| name.to_string(), title), &more(below));
+        page(frame, headed(area), &row.map_or_else(|| name.to_string(), title), pager);
     }
 
     /// Draws the end of the conversation beside the list.

@@ -3,11 +3,11 @@
 use ratatui::Frame;
 use ratatui::layout::Rect;
 
-use super::Scene;
+use super::{Scene, mark, say};
 use crate::ctl::grouping::{Group, headline};
 use crate::ctl::output::paint;
 use crate::ctl::render::{BAD, BOLD, DIM, under};
-use crate::ctl::table::width;
+use crate::ctl::table::{cut, width};
 use crate::ctl::top::app::{App, Pane, Target};
 use crate::ctl::top::text::{cell, row};
 use crate::ctl::view::{Item, Stage, Step, line_and_more};
@@ -20,11 +20,11 @@ impl App {
     pub(super) fn feed(&mut self, frame: &mut Frame<'_>, scene: &Scene<'_>, area: Rect) {
         let keys = self.items.keys();
         if keys.is_empty() {
-            frame.render_widget(
-                row(&paint(DIM, " Nothing happened yet, or nothing that the filter lets through.")),
-                area,
-            );
-            return;
+            let text = match self.filter.is_empty() {
+                true => "Nothing has happened yet.",
+                false => "Nothing that happened has that in it: Esc shows all.",
+            };
+            return say(frame, area, text);
         }
         let (count, room) = (keys.len(), usize::from(area.height));
         let top = self.items.scroll(self.items.at().unwrap_or(0), count, room);
@@ -55,8 +55,7 @@ impl App {
 }
 
 fn entry(item: &Item, is_selected: bool, columns: usize) -> String {
-    let mark = if is_selected { paint(Group::Working.style().bold(), "▌") } else { " ".to_owned() };
-    let Some(last) = item.steps.last() else { return mark };
+    let Some(last) = item.steps.last() else { return String::new() };
     let first = item.steps.first().unwrap_or(last);
     let time = paint(DIM, clock::time_of_day(item.at()));
     let what = match &first.request {
@@ -72,7 +71,9 @@ fn entry(item: &Item, is_selected: bool, columns: usize) -> String {
     let parties = if names_it { String::new() } else { format!("{} ", cell(BOLD, parties(first), PARTIES)) };
     let says = item.steps.iter().rev().map(|step| step.text.as_str()).find(|text| !text.trim().is_empty());
     let gap = if what.is_empty() || says.is_none() { "" } else { "  " };
-    let front = format!("{mark}{time} {parties}{}{gap}", paint(style(last), what));
+    let front = format!("{}{time} {parties}", mark(is_selected));
+    let what = cut(&what, Some(columns.saturating_sub(width(&front))));
+    let front = format!("{front}{}{gap}", paint(style(last), what));
     let room = columns.saturating_sub(width(&front));
     let text = says.map(|text| if first.request.is_some() { headline(text) } else { line_and_more(text) });
     front + &cell(anstyle::Style::new(), text.unwrap_or_default(), room)

@@ -1,17 +1,17 @@
 //! The requests that are pending: a list, and the text of the selected one.
 
 use ratatui::Frame;
-use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::layout::Rect;
 use teamd_shared::request::{Answerer, Request};
 
-use super::{LOW, Scene, beside, inset, more, rule};
+use super::{LOW, Scene, beside, headed, inset, mark, page, say};
 use crate::ctl::escape;
 use crate::ctl::grouping::{Group, headline};
 use crate::ctl::output::paint;
 use crate::ctl::render::{BOLD, DIM, count};
 use crate::ctl::table::width;
 use crate::ctl::top::app::{App, Target};
-use crate::ctl::top::text::{cell, row, wrapped};
+use crate::ctl::top::text::{cell, row};
 use crate::ctl::view::pending;
 
 /// The most columns that a name has.
@@ -21,12 +21,11 @@ impl App {
     pub(super) fn requests(&mut self, frame: &mut Frame<'_>, scene: &Scene<'_>, area: Rect) {
         let requests = pending(scene.seen.team, &self.filter);
         if requests.is_empty() {
-            let text = "No request is pending. A teammate's plan waits here for your answer.";
-            frame.render_widget(
-                ratatui::text::Text::from(wrapped(&paint(DIM, text), area.width.into())),
-                area,
-            );
-            return;
+            let text = match self.filter.is_empty() {
+                true => "No request is pending. A teammate's plan waits here for your answer.",
+                false => "No request is of or to a teammate with that in its name: Esc shows all.",
+            };
+            return say(frame, area, text);
         }
         let [list, text] = match self.reads_request {
             true => [Rect { height: 0, ..area }, area],
@@ -50,8 +49,10 @@ impl App {
 
     /// Draws the whole text of a request; what a person can answer can be answered from now on.
     pub(super) fn request_text(&mut self, frame: &mut Frame<'_>, area: Rect, request: &Request) {
-        let title = u16::from(area.height >= LOW || !self.reads_request);
-        let [heading, rest] = Layout::vertical([Constraint::Length(title), Constraint::Min(0)]).areas(area);
+        let [heading, rest] = match self.reads_request && area.height < LOW {
+            true => [Rect { height: 0, ..area }, area],
+            false => headed(area),
+        };
         let what = format!("{} {} of {}", request.kind.noun(), request.request_id, request.member());
         let asked = request.payload.text();
         let answer = match request.kind.rules().answered_by {
@@ -62,11 +63,8 @@ impl App {
         };
         let lines = asked.lines().count();
         let text = format!("{}{answer}", escape::text(asked.trim_end()));
-        let rest = inset(rest);
-        self.request.set(request.request_id.as_str(), &text, usize::from(rest.width));
-        self.request.draw(frame, rest);
-        let (_, below) = self.request.lines();
-        rule(frame, heading, &format!("{what}, {}", count(lines, "line")), &more(below));
+        self.request.set(request.request_id.as_str(), &text, inset(area).width.into());
+        page(frame, [heading, rest], &format!("{what}, {}", count(lines, "line")), &mut self.request);
         // Where no line fits, none was shown.
         if rest.height > 0 && request.kind.rules().answered_by == Answerer::Lead {
             self.showing = Some((request.request_id.clone(), what));
@@ -79,9 +77,9 @@ fn entry(request: &Request, age: &str, (is_selected, name): (bool, usize), colum
         Answerer::Lead => Group::NeedsYou.style(),
         Answerer::Member => DIM,
     };
-    let mark = if is_selected { paint(Group::Working.style().bold(), "▌") } else { " ".to_owned() };
     let front = format!(
-        "{mark} {} {} {} {:>4}  ",
+        "{} {} {} {} {:>4}  ",
+        mark(is_selected),
         cell(BOLD, request.member(), name),
         cell(style, request.kind.noun(), 10),
         cell(DIM, &request.request_id, 8),

@@ -5,9 +5,8 @@ use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use teamd_shared::task::{Task, TaskId};
 
-use super::Scene;
+use super::{Scene, WIDE, headed, mark, say};
 use crate::ctl::commands::task::{blockers, style};
-use crate::ctl::grouping::Group;
 use crate::ctl::output::paint;
 use crate::ctl::render::{BOLD, DIM};
 use crate::ctl::table::width;
@@ -24,25 +23,24 @@ impl App {
     pub(super) fn tasks(&mut self, frame: &mut Frame<'_>, scene: &Scene<'_>, area: Rect) {
         if self.tasks.keys().is_empty() {
             let text = match self.filter.is_empty() {
-                true => " There are no tasks: a adds one.",
-                false => " No task has that in its subject or owner: Esc shows all.",
+                true => "There are no tasks: a adds one.",
+                false => "No task has that in its subject or owner: Esc shows all.",
             };
-            frame.render_widget(row(&paint(DIM, text)), area);
-            return;
+            return say(frame, area, text);
         }
         let columns = self.columns.clone();
         let is_selected = |ids: &&Vec<TaskId>| self.tasks.selected().is_some_and(|id| ids.contains(id));
         let is_narrow = area.width < NARROW;
-        // An empty column needs room for its title alone; where there is room for one, it is that of the selected task.
+        // Where there is room for one column, it is that of the selected task. An empty one needs room for its title, or is left out.
         let widths = columns.each_ref().map(|ids| match (is_narrow, ids.is_empty()) {
             (true, _) => u16::from(is_selected(&ids)),
-            (false, true) => 1,
+            (false, true) => u16::from(area.width >= WIDE),
             (false, false) => 3,
         });
         let widths = widths.map(Constraint::Fill);
         let areas: [Rect; 4] = Layout::horizontal(widths).spacing(u16::from(!is_narrow)).areas(area);
         for ((title, ids), area) in COLUMNS.into_iter().zip(&columns).zip(areas) {
-            let [heading, cards] = Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(area);
+            let [heading, cards] = headed(area);
             let title = format!(" {title} {}", ids.len());
             let dashes = "─".repeat(usize::from(heading.width).saturating_sub(width(&title) + 1));
             frame.render_widget(row(&format!("{} {}", paint(BOLD, title), paint(DIM, dashes))), heading);
@@ -73,7 +71,7 @@ impl App {
 fn card(task: &Task, scene: &Scene<'_>, is_selected: bool, columns: usize) -> [String; 2] {
     let blocked_by = blockers(scene.seen.team, task);
     let is_blocked = !blocked_by.is_empty();
-    let mark = if is_selected { paint(Group::Working.style().bold(), "▌") } else { " ".to_owned() };
+    let mark = mark(is_selected);
     let number = paint(if is_blocked { DIM } else { style(task.status) }, task.id);
     let subject = match (is_selected, is_blocked) {
         (true, _) => BOLD,

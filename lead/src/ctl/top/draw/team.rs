@@ -8,7 +8,7 @@ use teamd_shared::member::Gate;
 use teamd_shared::price::Dollars;
 
 use super::conversation::title;
-use super::{Scene, WIDE, beside, glyph, rule};
+use super::{Scene, WIDE, beside, glyph, headed, mark, rule, say};
 use crate::ctl::grouping::Group;
 use crate::ctl::output::paint;
 use crate::ctl::render::{BOLD, DIM};
@@ -16,7 +16,7 @@ use crate::ctl::table::{cut, width};
 use crate::ctl::tokens;
 use crate::ctl::top::app::{App, Target};
 use crate::ctl::top::text::{cell, row};
-use crate::ctl::view::{Row, SLOTS, Side, matches};
+use crate::ctl::view::{Row, SLOTS, Side};
 
 /// The heights of the bars of a sparkline.
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
@@ -34,14 +34,13 @@ enum Line {
 
 impl App {
     pub(super) fn team(&mut self, frame: &mut Frame<'_>, scene: &mut Scene<'_>, area: Rect) {
-        let lines = lines(&scene.rows, self.shows_ended);
+        let lines = self.lines(&scene.rows);
         if lines.is_empty() {
             let text = match self.filter.is_empty() {
-                true => " There is no teammate yet: n spawns one.",
-                false => " No teammate has that in its name, role or work: Esc shows all.",
+                true => "There is no teammate yet: n spawns one.",
+                false => "No teammate has that in its name, role or work: Esc shows all.",
             };
-            frame.render_widget(row(&paint(DIM, text)), area);
-            return;
+            return say(frame, area, text);
         }
         let [mut list, text] = beside(area, lines.len());
         if area.width >= WIDE {
@@ -62,11 +61,28 @@ impl App {
         if let Some(request) = row.request {
             return self.request_text(frame, text, request);
         }
-        let [heading, rest] = Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(text);
+        let [heading, rest] = headed(text);
         rule(frame, heading, &title(row), "");
         if let Some(conversation) = scene.seen.conversation.filter(|it| it.name == row.member.name) {
             self.end_of_conversation(frame, conversation, rest);
         }
+    }
+
+    fn lines(&self, rows: &[Row<'_>]) -> Vec<Line> {
+        let wanted: Vec<usize> = (0..rows.len()).filter(|at| self.wants(&rows[*at])).collect();
+        let mut lines = Vec::new();
+        for members in wanted.chunk_by(|a, b| rows[*a].standing.group == rows[*b].standing.group) {
+            let (group, count) = (rows[members[0]].standing.group, members.len());
+            if group == Group::Ended && !self.shows_ended {
+                let names = members.iter().take(9).map(|at| rows[*at].member.name.as_str());
+                let names = names.collect::<Vec<_>>().join(", ");
+                lines.push(Line::Folded(format!("· {} {count}: {names}", group.title())));
+            } else {
+                lines.push(Line::Heading(group, count));
+                lines.extend(members.iter().map(|at| Line::Row(*at)));
+            }
+        }
+        lines
     }
 
     fn list(&mut self, frame: &mut Frame<'_>, scene: &mut Scene<'_>, lines: &[Line], area: Rect) {
@@ -106,39 +122,6 @@ impl App {
     }
 }
 
-/// Keeps the rows that have the filter in what a person sees of them.
-pub(in crate::ctl::top) fn retain(rows: &mut Vec<Row<'_>>, filter: &str) {
-    rows.retain(|row| {
-        let (member, standing) = (row.member, &row.standing);
-        matches(filter, &[member.name.as_str(), &member.role, standing.word, &standing.what])
-    });
-}
-
-fn lines(rows: &[Row<'_>], shows_ended: bool) -> Vec<Line> {
-    let (mut lines, mut last) = (Vec::new(), None);
-    let ended = rows.partition_point(|row| row.standing.group != Group::Ended);
-    let listed = if shows_ended { rows.len() } else { ended };
-    for (at, row) in rows[..listed].iter().enumerate() {
-        let group = row.standing.group;
-        if last != Some(group) {
-            let count = rows[at..].iter().take_while(|row| row.standing.group == group).count();
-            lines.push(Line::Heading(group, count));
-            last = Some(group);
-        }
-        lines.push(Line::Row(at));
-    }
-    if listed < rows.len() {
-        let names: Vec<&str> = rows[ended..].iter().take(9).map(|row| row.member.name.as_str()).collect();
-        lines.push(Line::Folded(format!(
-            "· {} {}: {}",
-            Group::Ended.title(),
-            rows.len() - ended,
-            names.join(", ")
-        )));
-    }
-    lines
-}
-
 fn heading(group: Group, count: usize, columns: usize, titles: &str) -> String {
     let title = format!(" {} {} {count} ", glyph(group), group.title());
     let dashes = "─".repeat(columns.saturating_sub(width(&title) + width(titles)));
@@ -153,10 +136,9 @@ fn titles(has_usage: bool) -> String {
 
 fn front(row: &Row<'_>, age: &str, (selected, name): (bool, usize)) -> String {
     let group = row.standing.group;
-    let mark = if selected { paint(Group::Working.style().bold(), "▌") } else { " ".to_owned() };
     let style = if selected { BOLD } else { Style::new() };
     let (name, word) = (cell(style, &row.member.name, name), cell(group.style(), row.standing.word, 8));
-    format!("{mark} {name} {word} {}  ", paint(DIM, format_args!("{age:>4}")))
+    format!("{} {name} {word} {}  ", mark(selected), paint(DIM, format_args!("{age:>4}")))
 }
 
 fn what(row: &Row<'_>) -> String {

@@ -119,16 +119,6 @@ pub fn is_gone(error: &io::Error) -> bool {
         || error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error())
 }
 
-/// Reads what the kernel tells of a process in one line (`proc_pid_stat(5)`). Its name, in parentheses, may be any bytes, and be cut
-/// anywhere: what is no UTF-8 is replaced.
-///
-/// # Errors
-/// The system's error; [`is_gone`] tells those of a process that has ended.
-pub fn stat(pid: u32) -> io::Result<String> {
-    let bytes = std::fs::read(format!("/proc/{pid}/stat"))?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
-}
-
 /// What the kernel tells of a process (`proc_pid_stat(5)`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stat {
@@ -136,8 +126,14 @@ pub struct Stat {
     state: char,
     /// The pid of its parent.
     pub parent: u32,
+    /// The processor time that it used, in clock ticks, with that of the children that it has reaped.
+    pub cpu: u64,
+    /// How many threads it has.
+    pub threads: u64,
     /// Its start, in clock ticks since the boot.
     pub start_ticks: u64,
+    /// Pages of memory in use.
+    pub rss: u64,
 }
 
 impl Stat {
@@ -146,7 +142,9 @@ impl Stat {
     /// # Errors
     /// The system's error; [`is_gone`] tells that of a process that has ended and was reaped.
     pub fn of(pid: u32) -> io::Result<Self> {
-        let text = stat(pid)?;
+        let bytes = std::fs::read(format!("/proc/{pid}/stat"))?;
+        // The name may be any bytes, and be cut anywhere.
+        let text = String::from_utf8_lossy(&bytes);
         Self::parse(&text).ok_or_else(|| {
             io::Error::new(io::ErrorKind::InvalidData, format!("/proc/{pid}/stat is not understood: {text}"))
         })
@@ -154,11 +152,18 @@ impl Stat {
 
     /// The name (field 2) may hold spaces and parentheses: fields count from the last one.
     fn parse(text: &str) -> Option<Self> {
-        let mut fields = text.rsplit_once(')')?.1.split_ascii_whitespace();
-        let state = fields.next()?.chars().next()?;
-        let parent = fields.next()?.parse().ok()?;
-        let start_ticks = fields.nth(17)?.parse().ok()?;
-        Some(Self { state, parent, start_ticks })
+        let fields: Vec<&str> = text.rsplit_once(')')?.1.split_ascii_whitespace().collect();
+        let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
+        let used = |field: usize| number(field).unwrap_or_default();
+        Some(Self {
+            state: fields.first()?.chars().next()?,
+            parent: u32::try_from(number(4)?).ok()?,
+            // utime, stime, cutime, cstime
+            cpu: (14..=17).map(used).fold(0, u64::saturating_add),
+            threads: used(20),
+            start_ticks: number(22)?,
+            rss: used(24),
+        })
     }
 
     /// Tells whether the process has ended; it was not reaped yet.
@@ -216,8 +221,9 @@ mod tests {
 
     #[test]
     fn a_name_with_spaces_and_parentheses_does_not_shift_the_fields() {
-        let stat = "7 (a) b (c)) S 1 7 7 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 81991 1 2";
-        assert_eq!(Stat::parse(stat), Some(Stat { state: 'S', parent: 1, start_ticks: 81991 }));
+        let text = "7 (a) b (c)) S 3 7 7 0 -1 4194560 1 0 0 0 10 20 30 40 20 0 2 0 81991 1000 25 1";
+        let stat = Stat { state: 'S', parent: 3, cpu: 100, threads: 2, start_ticks: 81991, rss: 25 };
+        assert_eq!(Stat::parse(text), Some(stat));
         assert_eq!(Stat::parse("7 (x"), None);
         assert_eq!(Stat::parse(""), None);
     }

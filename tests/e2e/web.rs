@@ -242,6 +242,8 @@ fn a_view_is_pushed_when_a_file_changes_and_a_verdict_is_for_its_request_alone()
 #[test]
 fn read_only_refuses_actions_and_metrics_tell_no_names() {
     let team = Team::started();
+    let first = planned(&team, "bo", "First");
+    team.teamctl(["approve", &first]).ok();
     let id = planned(&team, "ana", "First");
     let page = Page::of(&team, &["--read-only", "--metrics"]);
     let order = json!({"id": id, "approve": true, "feedback": ""}).to_string();
@@ -251,11 +253,15 @@ fn read_only_refuses_actions_and_metrics_tell_no_names() {
     let metrics =
         page.raw(format!("GET /metrics HTTP/1.1\r\nHost: localhost:{}\r\n\r\n", page.port).as_bytes());
     assert!(metrics.body.contains("teamd_members{status=\"awaiting_approval\"} 1"), "{}", metrics.body);
-    assert!(
-        metrics.body.contains("teamd_requests_pending 1") && !metrics.body.contains("ana"),
-        "{}",
-        metrics.body
-    );
+    for metric in [
+        "requests_pending 1",
+        "handshakes{kind=\"plan\"} 1",
+        "handshake_seconds{kind=\"plan\"} ",
+        "messages_total ",
+    ] {
+        assert!(metrics.body.contains(&format!("\nteamd_{metric}")), "{metric}: {}", metrics.body);
+    }
+    assert!(!metrics.body.contains("ana"), "{}", metrics.body);
 }
 
 /// Says that a text of the page has nothing in it that a browser or a terminal would obey, or not show.

@@ -7,19 +7,13 @@ use std::fs;
 use std::path::Path;
 
 use teamd_shared::name::Name;
-use teamd_shared::process::stat;
+use teamd_shared::process::Stat;
 
-/// A process: what `/proc/PID/stat` says of it (`proc_pid_stat(5)`).
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A process that has not ended.
+#[derive(Debug)]
 pub(super) struct ProcessEntry {
     pub(super) pid: u32,
-    pub(super) parent: u32,
-    /// Clock ticks, with those of the children that it has reaped.
-    pub(super) cpu: u64,
-    pub(super) threads: u64,
-    pub(super) start_ticks: u64,
-    /// Pages of memory in use.
-    pub(super) rss: u64,
+    pub(super) stat: Stat,
 }
 
 /// All processes, read once.
@@ -31,7 +25,8 @@ impl Processes {
     pub(super) fn read() -> Self {
         let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
         let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-        Self(pids.filter_map(|pid| Some((pid, parse(pid, &stat(pid).ok()?)?))).collect())
+        let entries = pids.filter_map(|pid| Some(ProcessEntry { pid, stat: Stat::of(pid).ok()? }));
+        Self(entries.filter(|it| !it.stat.has_ended()).map(|it| (it.pid, it)).collect())
     }
 
     /// Returns all of them.
@@ -48,23 +43,11 @@ impl Processes {
     pub(super) fn tree<'a>(&'a self, root: &'a ProcessEntry) -> Vec<&'a ProcessEntry> {
         let (mut found, mut next) = (vec![root], 0);
         while let Some(parent) = found.get(next).map(|process| process.pid) {
-            found.extend(self.all().filter(|process| process.parent == parent));
+            found.extend(self.all().filter(|process| process.stat.parent == parent));
             next += 1;
         }
         found
     }
-}
-
-/// The name (field 2) may hold spaces and parentheses: fields count from the last one. A zombie is left out.
-fn parse(pid: u32, stat: &str) -> Option<ProcessEntry> {
-    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_ascii_whitespace().collect();
-    let number = |at: usize| fields.get(at)?.parse::<u64>().ok();
-    // utime, stime, cutime, cstime: fields 14 to 17.
-    let cpu = (11..15).map(number).sum::<Option<u64>>()?;
-    let (parent, threads) = (u32::try_from(number(1)?).ok()?, number(17)?);
-    let (start_ticks, rss) = (number(19)?, number(21)?);
-    let is_there = !matches!(fields.first(), Some(&("Z" | "X")));
-    is_there.then_some(ProcessEntry { pid, parent, cpu, threads, start_ticks, rss })
 }
 
 impl ProcessEntry {
@@ -144,21 +127,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_fields_are_found_behind_any_name() {
-        let stat = "7 (a) b (c)) S 3 7 7 0 -1 4194560 1 0 0 0 10 20 30 40 20 0 2 0 81991 1000 25 1";
-        let entry = ProcessEntry { pid: 7, parent: 3, cpu: 100, threads: 2, start_ticks: 81_991, rss: 25 };
-        assert_eq!(parse(7, stat), Some(entry));
-        assert_eq!(parse(7, &stat.replace(") S", ") Z")), None);
-        assert_eq!(parse(7, "7 (x"), None);
-    }
-
-    #[test]
     fn this_process_is_seen() {
         let processes = Processes::read();
         let own = processes.get(std::process::id()).unwrap();
         assert_eq!(own.user(), Some(nix::unistd::getuid().as_raw()));
         assert!(own.describe().contains("teamd_lead"), "{}", own.describe());
-        assert!(own.threads > 0 && !own.is_shim_in(Path::new("/")));
+        assert!(own.stat.threads > 0 && !own.is_shim_in(Path::new("/")));
     }
 
     #[test]

@@ -37,7 +37,8 @@ impl Resources {
         member: &RosterMember,
         closely: bool,
     ) -> Option<Self> {
-        let worker = processes.get(member.pid?).filter(|it| Some(it.start_ticks) == member.start_ticks)?;
+        let worker =
+            processes.get(member.pid?).filter(|it| Some(it.stat.start_ticks) == member.start_ticks)?;
         // Since another boot, the number belongs to another process.
         let recorded = roster.daemon.as_ref().map(|daemon| &daemon.process.boot_id);
         if recorded.is_some_and(|recorded| boot_id().ok().as_ref() != Some(recorded)) {
@@ -49,9 +50,9 @@ impl Resources {
         Some(Self {
             from: "proc",
             processes: tree.len(),
-            rss: tree.iter().map(|it| it.rss).sum::<u64>() * page,
+            rss: tree.iter().map(|it| it.stat.rss).sum::<u64>() * page,
             pss: if closely { tree.iter().map(|it| pss(it.pid)).sum() } else { None },
-            cpu_seconds: ticks(tree.iter().map(|it| it.cpu).sum()).as_secs_f64(),
+            cpu_seconds: ticks(tree.iter().map(|it| it.stat.cpu).sum()).as_secs_f64(),
             open_files: tree.iter().map(files).sum(),
         })
     }

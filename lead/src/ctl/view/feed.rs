@@ -52,7 +52,8 @@ pub(in crate::ctl) struct Feed {
     items: Vec<Item>,
     last_key: u64,
     messages: HashSet<Uuid>,
-    requests: HashSet<RequestId>,
+    /// How many messages were added.
+    pub(in crate::ctl) messages_added: u64,
     /// Whether old items stay, too.
     is_whole: bool,
 }
@@ -81,6 +82,7 @@ impl Feed {
             if step.message.is_some_and(|id| !self.messages.insert(id)) {
                 continue;
             }
+            self.messages_added += u64::from(step.seq.is_none());
             let request = step.request.as_ref().map(|(id, _)| id);
             let known =
                 request.and_then(|id| self.items.iter_mut().rev().find(|it| it.request() == Some(id)));
@@ -98,7 +100,6 @@ impl Feed {
         let excess = self.items.len().saturating_sub(kept);
         for item in self.items.drain(..excess) {
             item.steps.iter().filter_map(|step| step.message).for_each(|id| _ = self.messages.remove(&id));
-            item.request().into_iter().for_each(|id| _ = self.requests.remove(id));
         }
     }
 
@@ -155,7 +156,7 @@ mod tests {
         };
         let mut feed = Feed::default();
         feed.add([one(1), one(1)]);
-        assert_eq!(feed.items().len(), 1);
+        assert_eq!((feed.items().len(), feed.messages_added), (1, 1));
         feed.add((1..KEPT + 10).map(one));
         assert_eq!((feed.items().len(), feed.items()[0].at()), (KEPT, 10.0));
         assert_eq!(feed.messages.len(), KEPT);

@@ -21,6 +21,8 @@ pub(in crate::ctl) struct Past {
     awaiting: BTreeMap<String, BTreeMap<RequestId, Span>>,
     /// When it was asked to leave; until its end, if it was to.
     leaving: BTreeMap<String, BTreeMap<RequestId, Span>>,
+    /// How long requests waited for their answer, in seconds.
+    answered: BTreeMap<RequestId, (Kind, f64)>,
     /// All tasks, also those that the fold of the journal has left out: it completed them long ago.
     pub(in crate::ctl) tasks: BTreeMap<TaskId, TaskPast>,
 }
@@ -116,6 +118,10 @@ impl Past {
     }
 
     fn request(&mut self, request: &Request) {
+        if let Some(at) = request.resolved_at.filter(|_| request.status != Status::Expired) {
+            let waited = (at - request.created_at).max(0.0);
+            self.answered.insert(request.request_id.clone(), (request.kind, waited));
+        }
         let (spans, end) = match (request.kind, request.status) {
             // Work on other tasks goes on while a review waits.
             (Kind::PlanApproval | Kind::Permission, _) => (&mut self.awaiting, request.resolved_at),
@@ -150,6 +156,16 @@ impl Past {
         };
         let mark = event.filter(is_verdict).map(|event| (at, event));
         past.marks.extend(mark.filter(|mark| !past.marks.contains(mark)));
+    }
+
+    /// Returns how many requests of each kind were answered, and how many seconds they waited for it in all.
+    pub(in crate::ctl) fn handshakes(&self) -> BTreeMap<Kind, (u64, f64)> {
+        let mut sums = BTreeMap::<Kind, (u64, f64)>::new();
+        for (kind, waited) in self.answered.values() {
+            let (count, sum) = sums.entry(*kind).or_default();
+            (*count, *sum) = (*count + 1, *sum + waited);
+        }
+        sums
     }
 
     /// Returns when processes of a member ended.

@@ -201,7 +201,7 @@ impl<'d> Hub<'d> {
         }
         match view {
             View::Conversation(name) | View::Earlier(name, _) => self.files.follow(name),
-            View::Board | View::Task(_) => self.files.want_past(),
+            View::Board | View::Task(_) | View::Metrics => self.files.want_past(),
             View::Timeline(..) | View::Cost => {
                 self.files.want_past();
                 self.files.want_ledgers();

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 use teamd_shared::clock::wall;
-use teamd_shared::journal::Team;
 use teamd_shared::price::{Dollars, Prices};
 use teamd_shared::request::Request;
 use teamd_shared::task::TaskId;
@@ -269,13 +268,27 @@ impl Shown<'_, '_> {
         roster.members.iter().for_each(|it| *statuses.entry(it.status.as_str()).or_insert(0.0) += 1.0);
         let by_status = statuses.into_iter().map(|(status, n)| (format!("{{status=\"{status}\"}}"), n));
         metric("members", "gauge", "Members by status.", by_status.collect());
-        metric("requests_pending", "gauge", "Requests without an answer.", one(count(team)));
+        metric(
+            "requests_pending",
+            "gauge",
+            "Requests without an answer.",
+            one(exact(pending(team, "").len() as u64)),
+        );
         let restarts = roster.members.iter().map(|member| f64::from(member.restarts)).sum();
         metric("restarts", "gauge", "Restarts of the present members.", one(restarts));
-        let usage = self.usage();
-        #[expect(clippy::cast_precision_loss, reason = "a count of tokens is exact up to 2^53")]
-        let sort_of = |sort: &str, n: u64| (format!("{{kind=\"{sort}\"}}"), n as f64);
-        let used = vec![sort_of("input", usage.input()), sort_of("output", usage.output_tokens)];
+        let (usage, messages) = (self.usage(), exact(self.seen.feed.messages_added));
+        let kind = |kind: &str, value: f64| (format!("{{kind=\"{kind}\"}}"), value);
+        let help = "Messages that were seen: the last ones of each inbox, and all since the page began.";
+        metric("messages_total", "counter", help, one(messages));
+        let (mut counts, mut seconds) = (Vec::new(), Vec::new());
+        for (of, (count, sum)) in self.seen.past.handshakes() {
+            counts.push(kind(of.noun(), exact(count)));
+            seconds.push(kind(of.noun(), sum));
+        }
+        metric("handshakes", "gauge", "Requests with an answer.", counts);
+        metric("handshake_seconds", "gauge", "How long these waited for it, in all.", seconds);
+        let used = [("input", usage.input()), ("output", usage.output_tokens)];
+        let used = used.into_iter().map(|(of, tokens)| kind(of, exact(tokens))).collect();
         metric("tokens", "gauge", "Tokens of the conversations of the present members.", used);
         metric("up", "gauge", "Whether the daemon runs.", one(f64::from(u8::from(self.has_daemon))));
         text
@@ -314,9 +327,9 @@ fn with(of: Value, more: Value) -> Value {
     Value::Object(all)
 }
 
-#[expect(clippy::cast_precision_loss, reason = "there are fewer requests than 2^53")]
-fn count(team: &Team) -> f64 {
-    pending(team, "").len() as f64
+#[expect(clippy::cast_precision_loss, reason = "exact up to 2^53")]
+fn exact(count: u64) -> f64 {
+    count as f64
 }
 
 fn member(row: &Row<'_>) -> Value {

@@ -46,7 +46,7 @@ pub(super) fn look(cgroups: Use) -> Vec<CheckFinding> {
     let user = nix::unistd::getuid().as_raw();
     let processes = Processes::read();
     let threads =
-        processes.all().filter(|it| it.user() == Some(user)).map(|it: &ProcessEntry| it.threads).sum();
+        processes.all().filter(|it| it.user() == Some(user)).map(|it: &ProcessEntry| it.stat.threads).sum();
     let made: Vec<_> = (0..WATCHERS).map_while(|_| inotify::init(CreateFlags::CLOEXEC).ok()).collect();
     let limit = getrlimit(Resource::Nproc).current.filter(|_| user != 0);
     let place = || (cgroups == Use::Auto).then(|| Place::look(None));

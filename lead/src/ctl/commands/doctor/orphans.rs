@@ -48,7 +48,7 @@ pub(super) fn orphans(seen: &Seen, check: &mut Check) -> Option<String> {
         } else if process.is_shim_in(root)
             && seen
                 .processes
-                .get(process.parent)
+                .get(process.stat.parent)
                 .is_none_or(|parent| parent.command().worker_in(root).is_none())
         {
             report(seen, check, process, "a shim whose worker has ended");
@@ -66,7 +66,8 @@ fn report(seen: &Seen, check: &mut Check, process: &ProcessEntry, what: &str) {
     let holds = seen.locks.iter().any(|held| held.pid == pid);
     let lock = if holds { "a lock" } else { "no lock" };
     let what = format!("{} is {what}; the journal does not know it; it holds {lock}", process.describe());
-    let has_daemon = seen.processes.get(process.parent).is_some_and(|parent| parent.command().is_daemon());
+    let has_daemon =
+        seen.processes.get(process.stat.parent).is_some_and(|parent| parent.command().is_daemon());
     let identity = Identity::of(pid).ok().filter(|_| !(seen.locked || holds || left || has_daemon));
     if let Some(identity) = identity {
         check.fixable(Problem, what, "no daemon will ever welcome it", Fix::End(identity));
@@ -76,7 +77,7 @@ fn report(seen: &Seen, check: &mut Check, process: &ProcessEntry, what: &str) {
         check.problem(
             what,
             means,
-            &format!("look at its parent (process {}), then `kill {pid}`", process.parent),
+            &format!("look at its parent (process {}), then `kill {pid}`", process.stat.parent),
         );
     }
 }

@@ -99,7 +99,7 @@ impl Shown<'_, '_> {
             "trouble": self.seen.trouble.map(|error| line(&error.to_string())),
             "groups": groups,
             "waiting": pending(self.seen.team, "").iter().filter(|it| it.kind.is_judged()).count(),
-            "tasks": tasks_done(self.seen.team),
+            "progress": tasks_done(self.seen.team),
             "tokens": if usage.is_nothing() { String::new() } else { tokens::cost(&usage) },
             "cost": cost.map(|cost| cost.to_string()),
         }));

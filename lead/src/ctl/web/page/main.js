@@ -83,7 +83,7 @@ function head(state) {
   $('#team').textContent = state.team;
   document.title = (counts[0] ? `(${counts[0]}) ` : '') + state.team;
   const pills = PILLS.map(([name, glyph, text], at) => [name, `${glyph} ${counts[at]} ${text}`, counts[at]]);
-  const all = [...pills, ['', state.tasks, state.tasks], ['', [state.tokens, state.cost].filter(Boolean).join(' · '), state.tokens]].filter(([, , shown]) => shown);
+  const all = [...pills, ['', state.progress, state.progress], ['', [state.tokens, state.cost].filter(Boolean).join(' · '), state.tokens]].filter(([, , shown]) => shown);
   $('#counts').replaceChildren(...all.map(([name, text]) => h(`span.pill${name && `.${name}`}`, {}, text)));
   $('#waiting')?.replaceChildren(state.waiting ? String(state.waiting) : '');
   if (state.trouble) live(state.trouble, true);

@@ -157,13 +157,13 @@ fn a_message_during_a_call_comes_with_its_outcome_and_outlives_a_kill(real: &Rea
     }
 }
 
-/// Killed after 0 to 400 ms, again and again: its model has each message once in the end.
+/// Killed after 0 to 400 ms, again and again, with a second message on the way: its model has each message once in the end.
 fn it_is_told_each_message_once_whenever_it_is_killed(real: &Real) {
     let (Real { bash, stub, .. }, mut turn) = (real, 0);
     let bash = *bash;
     let server = ModelServer::answering_any_client(move |_| {
         turn += 1;
-        if turn % 2 == 1 { bash("sleep 0.1") } else { Reply::text("done") }
+        if turn % 2 == 1 { bash("sleep 0.2") } else { Reply::text("done") }
     });
     let team = real.team(&server);
     spawn(&team, stub, &[&["--prompt", "message 00;"], real.flags].concat());
@@ -171,11 +171,15 @@ fn it_is_told_each_message_once_whenever_it_is_killed(real: &Real) {
     for round in 1..=rounds {
         team.send("carol", &format!("message {round:02};"));
         let (sent, moment) = (Instant::now(), Duration::from_millis(round * 137 % 400));
+        team.until("a moment before", || sent.elapsed() >= moment / 2);
+        team.send("carol", &format!("another {round:02};"));
         team.until("the moment", || sent.elapsed() >= moment);
         team.until("its process", || agent_if_any(&team).is_some());
         signal(agent_of(&team), Signal::SIGKILL);
         team.until("its turn", || {
-            server.requests().iter().any(|it| it.mentions(&format!("message {round:02};")))
+            let requests = server.requests();
+            let is_asked = |what| requests.iter().any(|it| it.mentions(&format!("{what} {round:02};")));
+            is_asked("message") && is_asked("another")
         });
         team.wait_for("carol", "idle");
     }
@@ -184,8 +188,11 @@ fn it_is_told_each_message_once_whenever_it_is_killed(real: &Real) {
     team.wait_for("carol", "idle");
     let asked = server.requests().into_iter().rfind(|it| it.mentions("the last message")).unwrap();
     let body = asked.body.to_string();
-    for round in 0..=rounds {
-        assert_eq!(body.matches(&format!("message {round:02};")).count(), 1, "message {round}: {body}");
+    for (round, what) in (0..=rounds)
+        .flat_map(|round| [(round, "message"), (round, "another")])
+        .filter(|it| *it != (0, "another"))
+    {
+        assert_eq!(body.matches(&format!("{what} {round:02};")).count(), 1, "{what} {round}: {body}");
     }
     assert_eq!(team.shutdown("carol", &[], 0)["outcome"], "shutdown");
 }

@@ -24,7 +24,7 @@ pub(super) fn a_killed_agent_goes_on_with_its_session_and_is_told_nothing_twice(
         let kept = session(&team, stub);
         for told in ["say first-words", "echo once >> runs", "echo later >> runs"] {
             let users =
-                kept.lines().filter(|line| line.contains("\"type\": \"user\"") && line.contains(told));
+                kept.lines().filter(|line| line.contains("\"role\": \"user\"") && line.contains(told));
             assert_eq!(users.count(), 1, "{told}: {kept}");
         }
         assert!(kept.contains("may have run"), "it is told that it was interrupted: {kept}");

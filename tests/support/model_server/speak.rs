@@ -1,6 +1,7 @@
 //! How an answer goes over the wire: in pieces that are cut anywhere.
 
 use std::net::TcpStream;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::{Value, json};
 
@@ -16,6 +17,12 @@ pub(super) struct Speech {
     pub(super) streams: bool,
     /// Whether the cost was asked for.
     pub(super) counts: bool,
+}
+
+/// Returns an id that no other answer has: agents tell by it which of their lines belong to one answer.
+fn new_id(kind: &str) -> String {
+    static COUNT: AtomicU64 = AtomicU64::new(1);
+    format!("{kind}_{}", COUNT.fetch_add(1, Ordering::Relaxed))
 }
 
 /// Writes a reply; false if the connection is to be closed.
@@ -110,7 +117,7 @@ fn anthropic_usage(bill: Bill) -> Value {
 fn anthropic_stream(says: &[Say], stop: Option<&str>, bill: Bill) -> String {
     let mut usage = anthropic_usage(bill);
     usage["output_tokens"] = json!(1);
-    let message = json!({"id": "msg_1", "type": "message", "role": "assistant", "model": "fake", "content": [],
+    let message = json!({"id": new_id("msg"), "type": "message", "role": "assistant", "model": "fake", "content": [],
         "stop_reason": null, "stop_sequence": null, "usage": usage});
     let mut events = vec![json!({"type": "message_start", "message": message}), json!({"type": "ping"})];
     for (index, say) in says.iter().enumerate() {
@@ -151,7 +158,7 @@ fn anthropic_whole(says: &[Say], stop: Option<&str>, bill: Bill) -> Value {
     };
     let stop = stop.unwrap_or(if calls(says) { "tool_use" } else { "end_turn" });
     let content: Vec<_> = says.iter().map(block).collect();
-    json!({"id": "msg_1", "type": "message", "role": "assistant", "model": "fake", "content": content,
+    json!({"id": new_id("msg"), "type": "message", "role": "assistant", "model": "fake", "content": content,
         "stop_reason": stop, "stop_sequence": null, "usage": anthropic_usage(bill)})
 }
 
@@ -221,7 +228,7 @@ fn response(says: &[Say], bill: Bill) -> Value {
     let item = |say: &Say| match say {
         Say::Text(text) => {
             let text = json!({"type": "output_text", "text": text, "annotations": []});
-            json!({"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": [text]})
+            json!({"type": "message", "id": new_id("msg"), "role": "assistant", "status": "completed", "content": [text]})
         }
         Say::Call { id, name, input } => {
             json!({"type": "function_call", "id": format!("fc_{id}"), "call_id": id, "name": name, "arguments": input, "status": "completed"})

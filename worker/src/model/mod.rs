@@ -21,7 +21,7 @@ use teamd_shared::transcript::{Block, Cut, Event, Usage};
 use tokio::sync::watch;
 
 use crate::core::state::Budget;
-pub(crate) use agent::{AgentDriver, AgentMind, AgentSession, Came, Heard, open_kept};
+pub(crate) use agent::{AgentDriver, AgentMind, AgentSession, Came, Heard, Known, Line, open_kept};
 pub(crate) use one_shot::OneShot;
 pub(crate) use remote::{Persona, Remote};
 pub(crate) use script::Script;

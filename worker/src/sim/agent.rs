@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::machine::Machine;
 use super::{Mutant, Rng, World};
-use crate::model::{AgentMind, Heard, Model};
+use crate::model::{AgentMind, Heard, Known, Model};
 use crate::tools::{AgentProcess, Caller, GateHandle, Launch, Said, SimulatedAgent};
 
 use super::world::alice;
@@ -64,7 +64,9 @@ impl Machine {
     pub(super) fn starts_agent(&mut self, launch: Launch, gate: Gate) -> (AgentProcess, GateHandle) {
         let is_alone = self.session.agent.is_none();
         self.promise(is_alone, || "two agents hold one session".to_owned());
-        let known = launch.known.into_iter().filter(|id| self.session.holds.contains(id)).collect();
+        let told = launch.lines.into_iter().map(|line| line.id);
+        let messages = told.filter(|id| self.session.holds.contains(id)).collect();
+        let known = Known { messages, ..Known::default() };
         let (process, handle, ends) = AgentProcess::simulated(known, gate, self.session.is_live);
         self.session.agent = Some(Agent {
             ends,

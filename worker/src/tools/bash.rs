@@ -31,7 +31,7 @@ use crate::bounds;
 use crate::sandbox::Policy;
 use crate::shim::{ExitCause, Job, Order, Report};
 pub(crate) use agent_gate::GateHandle;
-pub(crate) use agent_process::{AgentProcess, KnownSession, Launch};
+pub(crate) use agent_process::{AgentProcess, Launch};
 #[cfg(test)]
 pub(crate) use agent_process::{Said, simulated::SimulatedAgent};
 pub(super) use background::Background;

@@ -10,11 +10,10 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use teamd_shared::environment::Environment;
 use teamd_shared::member::{Agent, Gate};
-use uuid::Uuid;
 
 use super::ToolboxConfig;
-use super::bash::{AgentProcess, Foreground, GateHandle, KnownSession, Launch, Way};
-use crate::model::{AgentSession, Gateway, open_kept};
+use super::bash::{AgentProcess, Foreground, GateHandle, Launch, Way};
+use crate::model::{AgentSession, Gateway, Known, open_kept};
 use crate::sandbox::Policy;
 use crate::shim::{AgentOrder, Job, Order};
 
@@ -93,21 +92,19 @@ impl Setting<'_> {
     /// # Errors
     /// The system's error.
     pub(super) fn launch(mut self, launch: Launch, state: &Path) -> io::Result<(AgentProcess, GateHandle)> {
-        let Launch { mut driver, session, known, afresh } = launch;
+        let Launch { mut driver, session, lines, afresh } = launch;
         let mut session = AgentSession { id: session, history: driver.history(state, session) };
         if afresh && let Some(history) = session.history.take() {
             put_aside(state, &history)?;
         }
         let history = session.history.as_deref().map(read_history).transpose()?;
-        let holds = |id: &Uuid| history.as_ref().is_some_and(|text| holds(text, *id));
-        let known = known.into_iter().filter(holds).collect();
+        let known = history.map(|history| Known::of(&*driver, &history, &lines));
         driver.settings().iter().for_each(|(name, value)| self.environment.set(name, value));
         let (reads, writes) = io::pipe()?;
         let (gate, lock) = (self.gate, &self.config.liveness_lock);
         let (job, errors, way) = self.job(|found| driver.arguments(&session, found), reads.into())?;
         let begin = driver.begin(&session);
-        let session = KnownSession { known, is_new: session.history.is_none() };
-        AgentProcess::start(&job, lock, (driver, begin, session), (writes.into(), errors), (gate, way))
+        AgentProcess::start(&job, lock, (driver, begin, known), (writes.into(), errors), (gate, way))
     }
 }
 
@@ -122,28 +119,8 @@ fn put_aside(state: &Path, history: &Path) -> io::Result<()> {
     std::fs::rename(history, history.with_extension("unusable"))
 }
 
-/// Tells whether a session holds a message. A line that a kill has cut short does not count: the agent does not read it.
-fn holds(history: &str, id: Uuid) -> bool {
-    let is_whole = |line: &&str| serde_json::from_str::<serde::de::IgnoredAny>(line).is_ok();
-    history.lines().filter(|line| line.contains(&id.to_string())).any(|line| is_whole(&line))
-}
-
 fn read_history(path: &Path) -> io::Result<String> {
     let mut bytes = Vec::new();
     open_kept(path)?.take(MAX_HISTORY).read_to_end(&mut bytes)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_message_whose_line_was_cut_short_is_not_in_the_session() {
-        let id = Uuid::from_u128(7);
-        let line = format!("{{\"type\": \"user\", \"uuid\": \"{id}\", \"text\": \"x\"}}");
-        assert!(holds(&format!("{{}}\n{line}\n"), id) && holds(&line, id));
-        assert!(!holds(&format!("{{}}\n{}", &line[..line.len() - 4]), id) && !holds("{}\n", id));
-        assert!(holds(&format!("{}\n{line}\n", &line[..line.len() - 4]), id));
-    }
 }

@@ -225,6 +225,10 @@ impl AgentDriver for Claude {
         files.into_iter().find(|file| file.symlink_metadata().is_ok_and(|found| found.is_file()))
     }
 
+    fn holds(&self, entry: &Value, message: Uuid) -> bool {
+        entry["uuid"] == json!(message) || entry["attachment"]["source_uuid"] == json!(message)
+    }
+
     fn begin(&mut self, session: &AgentSession) -> String {
         self.resumes = session.history.is_some();
         line(

@@ -3,7 +3,7 @@
 //!
 //! Codex chooses the id of a thread itself. So a thread is marked with the id of its session (`threadSource`), which the first line of its
 //! file keeps from before its first turn on: by that it is found again. A message is always said by `turn/start`, which begins a turn or
-//! joins the one that runs. Codex writes the message, with its id, to that file before its model is asked.
+//! joins the one that runs. Codex writes the message, and its id behind it, to that file before its model is asked.
 
 mod frames;
 mod thread_file;
@@ -276,6 +276,14 @@ impl AgentDriver for Codex {
 
     fn history(&self, state: &Path, session: Uuid) -> Option<PathBuf> {
         thread_file::find(state, session)
+    }
+
+    fn holds(&self, entry: &Value, message: Uuid) -> bool {
+        entry["payload"]["item"]["client_id"] == json!(message)
+    }
+
+    fn texts_without_id(&self, history: &str) -> Vec<String> {
+        thread_file::texts_without_id(history)
     }
 
     fn begin(&mut self, session: &AgentSession) -> String {

@@ -50,10 +50,10 @@ const PASSED_ON: &str =
 /// What the agent is told.
 #[derive(Debug, Clone)]
 pub(crate) struct Line {
-    id: Uuid,
-    text: String,
+    pub(crate) id: Uuid,
+    pub(crate) text: String,
     /// Whether it means nothing any more when the work has ended.
-    is_of_work: bool,
+    pub(super) is_of_work: bool,
 }
 
 /// The mind.
@@ -84,6 +84,8 @@ pub(crate) struct AgentMind {
     handed: HashSet<String>,
     /// What this process was told, or knew; and what of it is in no turn yet.
     written: HashSet<Uuid>,
+    /// The message that the session holds without an id: what is told next stands for it.
+    without_id: Option<Uuid>,
     untaken: HashSet<Uuid>,
     /// Whether a turn runs, and whether the agent is to be told that the one before was broken off, or that its session is gone.
     in_turn: bool,
@@ -139,6 +141,7 @@ impl AgentMind {
             told_later: HashSet::new(),
             handed: HashSet::new(),
             written: HashSet::new(),
+            without_id: None,
             untaken: HashSet::new(),
             in_turn: false,
             is_broken: false,
@@ -181,9 +184,9 @@ impl AgentMind {
                 Protocol::Claude | Protocol::Run => Box::new(Claude::new(tools, instructions, model)),
             }
         };
-        let known = self.lines.iter().map(|line| line.id).collect();
         let (session, afresh) = (self.id("session", 0), self.begins_afresh());
-        self.process.is_none().then(|| Launch { driver: driver(), session, known, afresh })
+        let lines = || self.lines.clone();
+        self.process.is_none().then(|| Launch { driver: driver(), session, lines: lines(), afresh })
     }
 
     /// Tells whether the next process begins a new session, since the one before could not go on with the old one.
@@ -200,11 +203,12 @@ impl AgentMind {
             tracing::warn!("{told}");
             self.begun_afresh = Some(told);
         }
-        self.written.clone_from(&process.known);
+        self.written.clone_from(&process.known.messages);
+        self.without_id = process.known.without_id;
         (self.untaken, self.in_turn, self.is_between) = (HashSet::new(), false, false);
         self.is_lost = self.has_answered && process.is_new;
         self.is_broken =
-            self.is_work && self.lines[self.earlier..].iter().any(|line| process.known.contains(&line.id));
+            self.is_work && self.lines[self.earlier..].iter().any(|line| self.written.contains(&line.id));
         self.process = Some(process);
     }
 

@@ -6,6 +6,7 @@
 mod claude;
 mod codex;
 mod handed;
+mod known;
 mod mind;
 
 use std::fmt::Debug;
@@ -24,7 +25,8 @@ use super::prompt::ToolText;
 use crate::core::submission::Permission;
 use claude::Claude;
 use codex::Codex;
-pub(crate) use mind::{AgentMind, Came};
+pub(crate) use known::Known;
+pub(crate) use mind::{AgentMind, Came, Line};
 
 /// A tool that the agent is handed.
 #[derive(Debug, Clone)]
@@ -95,6 +97,12 @@ pub(crate) trait AgentDriver: Debug + Send {
     }
     /// Returns the file in which the agent keeps a session, if it is there; `state`: its state directory.
     fn history(&self, state: &Path, session: Uuid) -> Option<PathBuf>;
+    /// Tells whether an entry of that file is this message, in the conversation.
+    fn holds(&self, entry: &Value, message: Uuid) -> bool;
+    /// Returns the texts of messages at the end of that file that have no id there; `history`: what is in it.
+    fn texts_without_id(&self, _history: &str) -> Vec<String> {
+        Vec::new()
+    }
     /// Returns the first lines that the agent reads.
     fn begin(&mut self, session: &AgentSession) -> String;
     /// Hears a line; returns the lines that answer it at once, and what it means.

@@ -3,7 +3,6 @@
 //! The driver answers what the agent asks at once, also between turns. All else waits until the mind takes it: so an agent that
 //! floods is slowed down, and holds nothing up.
 
-use std::collections::HashSet;
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -19,7 +18,7 @@ use super::agent_gate::{self, GateHandle};
 use super::shim_handle::ShimHandle;
 use super::way::Way;
 use super::{end_of, how_it_exited};
-use crate::model::{AgentDriver, Heard};
+use crate::model::{AgentDriver, Heard, Known, Line};
 use crate::shim::Job;
 use teamd_shared::member::{Gate, Permissions};
 
@@ -34,8 +33,8 @@ const UNHEARD: usize = 256;
 pub(crate) struct Launch {
     pub(crate) driver: Box<dyn AgentDriver>,
     pub(crate) session: Uuid,
-    /// The messages of which it is to be found out whether the session holds them.
-    pub(crate) known: Vec<Uuid>,
+    /// What it was told, unless the session does not hold it.
+    pub(crate) lines: Vec<Line>,
     /// Whether it is to begin a new session, and what there is of the old one is put aside.
     pub(crate) afresh: bool,
 }
@@ -49,19 +48,11 @@ pub(crate) enum Said {
     Interrupt,
 }
 
-/// What is known of the session that an agent begins or goes on with.
-#[derive(Debug)]
-pub(crate) struct KnownSession {
-    /// The messages that it holds already.
-    pub(crate) known: HashSet<Uuid>,
-    pub(crate) is_new: bool,
-}
-
 /// The process of an agent. If it is dropped, the agent and all that it started are ended; its gate tells when they are.
 #[derive(Debug)]
 pub(crate) struct AgentProcess {
     /// The messages that its session holds already.
-    pub(crate) known: HashSet<Uuid>,
+    pub(crate) known: Known,
     /// Whether its session is a new one.
     pub(crate) is_new: bool,
     /// The gate that it began with, if that does not change while it runs.
@@ -84,7 +75,7 @@ impl AgentProcess {
     pub(in crate::tools) fn start(
         job: &Job,
         liveness_lock: &File,
-        (driver, begin, session): (Box<dyn AgentDriver>, String, KnownSession),
+        (driver, begin, known): (Box<dyn AgentDriver>, String, Option<Known>),
         (stdin, errors): (OwnedFd, File),
         (gate, way): (Gate, Way),
     ) -> io::Result<(Self, GateHandle)> {
@@ -118,7 +109,7 @@ impl AgentProcess {
         });
         tasks.spawn(talk((driver, begin), (reads, writes), said, hears));
         let fixed = (!is_live).then_some(gate);
-        let KnownSession { known, is_new } = session;
+        let (is_new, known) = (known.is_none(), known.unwrap_or_default());
         Ok((
             Self {
                 known,

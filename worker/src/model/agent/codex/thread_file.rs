@@ -30,6 +30,24 @@ pub(super) fn thread_of(file: &Path) -> Option<String> {
     Some(thread.to_string())
 }
 
+/// Returns the texts of messages at the end of a thread whose ids were not written any more.
+pub(super) fn texts_without_id(history: &str) -> Vec<String> {
+    let lines =
+        history.lines().rev().filter(|line| line.contains("\"user\"") || line.contains("UserMessage"));
+    let mut texts = Vec::new();
+    for entry in lines.filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
+        let payload = &entry["payload"];
+        if payload["item"]["type"] == "UserMessage" {
+            break;
+        }
+        if payload["type"] == "message" && payload["role"] == "user" {
+            texts.extend(payload["content"][0]["text"].as_str().map(str::to_owned));
+        }
+    }
+    texts.reverse();
+    texts
+}
+
 /// Tells whether a file is that of a session.
 fn is_marked(file: &Path, session: Uuid) -> bool {
     let Ok(file) = open_kept(file) else { return false };

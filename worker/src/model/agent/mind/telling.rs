@@ -5,6 +5,7 @@ use teamd_shared::transcript::{Block, Event};
 use uuid::{Builder, Uuid};
 
 use super::super::HandedTool;
+use super::super::known::stands_for;
 use super::{AgentMind, Line};
 use crate::model::message_text::{ask, show};
 
@@ -108,8 +109,10 @@ impl AgentMind {
         let is_new = |line: &&Line| !self.written.contains(&line.id);
         let mut news: Vec<_> = self.lines.iter().filter(is_new).cloned().collect();
         let is_stuck = self.is_work && !self.in_turn && news.is_empty();
-        if std::mem::take(&mut self.is_broken) || is_stuck {
-            news.insert(0, Line { id: Uuid::new_v4(), text: GO_ON.to_owned(), is_of_work: true });
+        let without_id = self.without_id.take();
+        if std::mem::take(&mut self.is_broken) || is_stuck || without_id.is_some() {
+            let id = without_id.map_or_else(Uuid::new_v4, stands_for);
+            news.insert(0, Line { id, text: GO_ON.to_owned(), is_of_work: true });
         }
         if !news.is_empty() && std::mem::take(&mut self.is_lost) {
             let text = format!("{LOST}{}", self.before);

@@ -14,11 +14,7 @@ pub(crate) struct SimulatedAgent {
 
 impl AgentProcess {
     /// Makes it, with this gate; `is_live`: whether that changes while it runs.
-    pub(crate) fn simulated(
-        known: HashSet<Uuid>,
-        gate: Gate,
-        is_live: bool,
-    ) -> (Self, GateHandle, SimulatedAgent) {
+    pub(crate) fn simulated(known: Known, gate: Gate, is_live: bool) -> (Self, GateHandle, SimulatedAgent) {
         let (handle, side) = agent_gate::pair(gate, is_live);
         let ((hears, heard), (says, said), (ends, ended)) =
             (mpsc::channel(UNHEARD), mpsc::unbounded_channel(), oneshot::channel());

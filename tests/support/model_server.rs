@@ -190,6 +190,16 @@ impl ModelServer {
         lock(&self.state).requests.clone()
     }
 
+    /// How many requests there were so far.
+    pub(crate) fn asked(&self) -> usize {
+        lock(&self.state).requests.len()
+    }
+
+    /// Whether a request that came after that many mentions a text.
+    pub(crate) fn mentioned(&self, after: usize, text: &str) -> bool {
+        lock(&self.state).requests.iter().skip(after).any(|request| request.mentions(text))
+    }
+
     /// The last request.
     pub(crate) fn last(&self) -> Request {
         self.requests().pop().unwrap()

@@ -169,6 +169,7 @@ fn it_is_told_each_message_once_whenever_it_is_killed(real: &Real) {
     spawn(&team, stub, &[&["--prompt", "message 00;"], real.flags].concat());
     let rounds: u64 = std::env::var("TEAM_KILLS").map_or(20, |rounds| rounds.parse().unwrap());
     for round in 1..=rounds {
+        let before = server.asked();
         team.send("carol", &format!("message {round:02};"));
         let (sent, moment) = (Instant::now(), Duration::from_millis(round * 137 % 400));
         team.until("a moment before", || sent.elapsed() >= moment / 2);
@@ -176,11 +177,8 @@ fn it_is_told_each_message_once_whenever_it_is_killed(real: &Real) {
         team.until("the moment", || sent.elapsed() >= moment);
         team.until("its process", || agent_if_any(&team).is_some());
         signal(agent_of(&team), Signal::SIGKILL);
-        team.until("its turn", || {
-            let requests = server.requests();
-            let is_asked = |what| requests.iter().any(|it| it.mentions(&format!("{what} {round:02};")));
-            is_asked("message") && is_asked("another")
-        });
+        let is_told = |what| server.mentioned(before, &format!("{what} {round:02};"));
+        team.until("its turn", || is_told("message") && is_told("another"));
         team.wait_for("carol", "idle");
     }
     team.send("carol", "the last message");

@@ -102,12 +102,13 @@ impl<T: Tools> Session<T> {
     /// answer: the question is over.
     async fn serve(&mut self, until: Option<Duration>) -> Result<(), TranscriptError> {
         let Self { dispatcher, model, .. } = self;
-        let Some(agent) = model.agent() else {
+        let submission = dispatcher.state.submission();
+        let is_question = submission.map(|submission| matches!(submission.asks, Asks::Permission(_)));
+        let listens = is_question.is_some() || dispatcher.state.is_idle();
+        let Some(agent) = model.agent().filter(|_| listens) else {
             dispatcher.serve(until).await;
             return Ok(());
         };
-        let submission = dispatcher.state.submission();
-        let is_question = submission.map(|submission| matches!(submission.asks, Asks::Permission(_)));
         agent.permissions = dispatcher.state.permissions();
         let heard = tokio::select! {
             biased;

@@ -6,6 +6,7 @@
 //! and nothing twice.
 
 mod hearing;
+mod listening;
 mod telling;
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -28,8 +29,9 @@ const OWN_TOOLS: &str = "\n\nYour tools for files and commands are your own: wha
 /// What a teammate is told of a plan that it has submitted.
 const SUBMITTED: &str = "Submitted. Nothing can be changed before it is approved. End your turn now: the verdict arrives as a message.";
 
-/// What a call is told that the agent makes although nothing goes on.
-const NO_TURN: &str = "not run: your plan waits for its verdict, or your work has ended. End your turn now: what comes next arrives as a message.";
+/// What the lead agent is told of its verdict: a person may have to decide.
+const PASSED_ON: &str =
+    "Passed on. What becomes of it arrives as a message: end your turn unless there is more to do.";
 
 /// What is told of a call whose turn is over.
 const NO_OUTCOME: &str = "the turn of the agent ended without an outcome of this call";
@@ -42,10 +44,6 @@ pub(crate) enum Came {
     /// The agent asks whether it may do something: after the answer it goes on.
     Asks(Permission),
 }
-
-/// What the lead agent is told of its verdict: a person may have to decide.
-const PASSED_ON: &str =
-    "Passed on. What becomes of it arrives as a message: end your turn unless there is more to do.";
 
 /// What the agent is told.
 #[derive(Debug, Clone)]

@@ -8,7 +8,7 @@ use teamd_shared::member::{Permissions, Waiting};
 use teamd_shared::transcript::{Block, Event};
 
 use super::super::Heard;
-use super::{AgentMind, Came, NO_OUTCOME, NO_TURN};
+use super::{AgentMind, Came, NO_OUTCOME};
 use crate::model::{ModelError, Progress};
 use crate::tools::Outcome;
 
@@ -23,9 +23,6 @@ const INTERRUPTED_WITHIN: Duration = Duration::from_secs(2);
 
 /// How long an agent may say nothing between a turn that has ended and the one that takes in what it was told meanwhile.
 const TAKEN_WITHIN: Duration = Duration::from_secs(5);
-
-/// How much of what it says belongs to the next answer.
-const LATER: usize = 1024;
 
 /// How an agent ends that does not.
 const UNTAKEN: &str = "has ended its turn without a word about a message that it was told";
@@ -97,7 +94,7 @@ impl AgentMind {
     }
 
     /// Takes in what was heard.
-    fn take_in(&mut self, heard: Result<Heard, String>) -> Result<Heard, String> {
+    pub(super) fn take_in(&mut self, heard: Result<Heard, String>) -> Result<Heard, String> {
         let Some(process) = &self.process else { return heard };
         match heard {
             // The kernel decides what it may do.
@@ -208,58 +205,6 @@ impl AgentMind {
         }
         let (usage, model_calls) = (self.take_unrecorded(), std::mem::take(&mut self.model_calls));
         Event::Answer { content, usage, cut: None, length: None, model_calls }
-    }
-
-    /// Hears what the agent says while no answer and no outcome is waited for: its plan or its question is on its way (`is_question`), or
-    /// its work has ended. Texts and calls belong to the next answer; a call of a handed tool is answered at once. Returns at the end of
-    /// the turn; not while a question is open. Dropping the future loses nothing.
-    ///
-    /// # Errors
-    /// How the agent has ended.
-    pub(crate) async fn listen(&mut self, is_question: bool) -> Result<(), String> {
-        loop {
-            // One that says too much is slowed down.
-            let Some(process) = self.process.as_mut().filter(|_| self.later.len() < LATER) else {
-                return pending().await;
-            };
-            let heard = process.heard().await;
-            match (self.take_in(heard)?, is_question) {
-                (Heard::Asks(asked), false) if self.permissions == Permissions::Ask => {
-                    self.permit(&asked.id, Some(NO_TURN));
-                }
-                (Heard::TurnEnded { failure }, false) => {
-                    failure.iter().for_each(|why| tracing::warn!("the turn of the agent has failed: {why}"));
-                    self.turn_ended();
-                    return Ok(());
-                }
-                (heard @ Heard::Call { is_handed: true, .. }, false) => self.refuse(heard),
-                (heard @ (Heard::Asks(_) | Heard::TurnEnded { .. }), true)
-                | (heard @ (Heard::Call { .. } | Heard::Text(_)), _) => self.later.push_back(heard),
-                _ => {}
-            }
-        }
-    }
-
-    /// The turn has ended behind a plan: what was called in it has its outcome.
-    fn turn_ended(&mut self) {
-        self.is_between = !self.untaken.is_empty();
-        self.in_turn = self.is_between;
-        let calls = self.later.iter().filter_map(|heard| match heard {
-            Heard::Call { id, .. } => Some(id.clone()),
-            _ => None,
-        });
-        for id in calls.collect::<Vec<_>>() {
-            self.outcomes.entry(id).or_insert_with(|| Outcome::error(NO_OUTCOME));
-        }
-    }
-
-    /// Refuses a call of a handed tool.
-    fn refuse(&mut self, call: Heard) {
-        if let (Heard::Call { id, .. }, Some(process)) = (&call, &self.process) {
-            process.answer(id, NO_TURN, true);
-            self.outcomes.insert(id.clone(), Outcome::error(NO_TURN));
-        }
-        self.later.push_back(call);
     }
 
     /// Waits for the outcome of a call that runs in the agent.

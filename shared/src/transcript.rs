@@ -94,11 +94,14 @@ pub enum Event {
         #[serde(default = "one", skip_serializing_if = "is_one")]
         model_calls: u32,
     },
-    /// A model call came to nothing (it failed, or was broken off), and was charged for nevertheless.
+    /// What a model call costs that came to nothing (it failed, or was broken off), or that an agent has told of beside its answers.
     #[serde(rename = "paid")]
     Charged {
         /// What it cost.
         usage: Usage,
+        /// How many answers of the model began with it.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        model_calls: u32,
     },
     /// The conversation was near the end of the model's window: what came before was put into a summary. What the
     /// model sees from here on begins with the summary and the last exchanges that were kept.
@@ -127,6 +130,9 @@ pub enum Event {
         content: String,
         /// The id of the notification.
         message_id: Uuid,
+        /// Whether the next piece of work begins at once: a message came during a call, and the model was not asked again.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        goes_on: bool,
     },
     /// The worker ends by itself: the daemon has journaled the approval, or SIGTERM came.
     Left {
@@ -138,6 +144,9 @@ pub enum Event {
         /// Whether SIGTERM ends it: the daemon that was to hear so may be gone.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         by_signal: bool,
+        /// Whether the next incarnation has work, as behind [`Event::Idle`].
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        goes_on: bool,
     },
 }
 
@@ -277,6 +286,11 @@ fn one() -> u32 {
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(count: &u32) -> bool {
+    *count == 0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_one(count: &u32) -> bool {
     *count == 1
 }
@@ -286,7 +300,8 @@ impl Event {
     /// there is no mail, waits.
     pub fn is_rest(&self, of: &Name) -> bool {
         match self {
-            Self::Idle { .. } | Self::Left { .. } | Self::Rejected { .. } | Self::Restarted { .. } => true,
+            Self::Idle { goes_on, .. } => !goes_on,
+            Self::Left { .. } | Self::Rejected { .. } | Self::Restarted { .. } => true,
             Self::Incarnation { prompt, .. } => prompt.is_none(),
             Self::Messages { messages } => {
                 let message = |value: &Value| Message::from_json(value.clone()).ok();
@@ -425,7 +440,8 @@ mod tests {
             .unwrap()
         };
         let begins = entry(Event::Incarnation { incarnation: 1, conversation: 1, prompt: None });
-        let left = entry(Event::Left { reason: "x".to_owned(), incarnation: 1, by_signal: false });
+        let left =
+            entry(Event::Left { reason: "x".to_owned(), incarnation: 1, by_signal: false, goes_on: false });
         let has = |text: &str, incarnation| {
             crate::fs::replace(&dir, &TeamPath::transcript(&name), text.as_bytes()).unwrap();
             has_begun(&dir, &name, incarnation).unwrap()
@@ -451,7 +467,7 @@ mod tests {
             at: 1.0,
             inbox: Position { offset, tail: 7 },
             pending_notices: Vec::new(),
-            event: Event::Left { reason: "x".to_owned(), incarnation: 1, by_signal: false },
+            event: Event::Left { reason: "x".to_owned(), incarnation: 1, by_signal: false, goes_on: false },
         };
         let lines: Vec<_> = [3, 9].map(|offset| serde_json::to_string(&at(offset)).unwrap()).into();
         let says = |text: &str| {
@@ -465,7 +481,12 @@ mod tests {
         }
         assert_eq!(says(&format!("\n{}", "z\n".repeat(5000))), (None, None));
         let long = Entry {
-            event: Event::Left { reason: "x".repeat(20_000), incarnation: 1, by_signal: false },
+            event: Event::Left {
+                reason: "x".repeat(20_000),
+                incarnation: 1,
+                by_signal: false,
+                goes_on: false,
+            },
             ..at(5)
         };
         let text = format!("{}\n{}\n", lines[0], serde_json::to_string(&long).unwrap());

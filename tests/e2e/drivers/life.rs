@@ -109,11 +109,54 @@ pub(super) fn a_plan_ends_the_turn_and_its_verdict_arrives_as_a_message(stub: &S
     }
 }
 
+/// It has arrived while a command ran, and its model has not seen it: as any message that waits, it begins the next piece of work.
+pub(super) fn a_message_that_an_interrupted_call_was_told_is_the_next_work(stub: &Stub) {
+    for ends in ["interrupt", "shutdown"] {
+        let Some(team) = team_of(&[stub], LIVE) else { return };
+        spawn(&team, stub, &["--prompt", "$ touch ready; until [ -e go ]; do sleep 0.01; done"]);
+        team.until("the command", || team.made("ready"));
+        team.send("carol", "say second");
+        team.until("the message", || team.file("transcript/carol.jsonl").contains("say second"));
+        if ends == "interrupt" {
+            team.teamctl(["interrupt", "carol"]).ok();
+            team.until_finished("carol", 2);
+            assert_eq!(team.notices("carol")[0]["idle_reason"], "interrupted");
+        } else {
+            team.teamctl(["shutdown", "carol", "--decide-within", "0.1s"]).ok();
+            team.teamctl(["spawn", "carol", "--resume"]).ok();
+            team.until_finished("carol", 1);
+        }
+        let last = team.notices("carol").pop().unwrap();
+        assert!(last["content"].as_str().unwrap().ends_with("second"), "{ends}: {last}");
+        let kept = session(&team, stub);
+        let told =
+            kept.lines().filter(|line| line.contains("\"role\": \"user\"") && line.contains("say second"));
+        assert_eq!(told.count(), 1, "{ends}: {kept}");
+    }
+}
+
+/// A limit counts what its model was asked, and the last answer runs to its end.
+pub(super) fn calls_of_one_answer_are_one_turn(stub: &Stub) {
+    for (most, reason) in [("2", "available"), ("1", "max_turns")] {
+        let Some(team) = team_of(&[stub], LIVE) else { return };
+        let orders = "both echo one > one ; echo two > two\nsay done";
+        spawn(&team, stub, &["--max-turns", most, "--prompt", orders]);
+        team.until_finished("carol", 1);
+        assert_eq!(team.notices("carol")[0]["idle_reason"], reason);
+        assert_eq!(
+            (team.text("one"), team.text("two"), team.results("carol").len()),
+            ("one\n".into(), "two\n".into(), 2)
+        );
+        let stats = team.teamctl(["--json", "stats"]).ok().json();
+        assert!(stats.to_string().contains("\"turns\":2"), "{stats}");
+    }
+}
+
 /// The verdict may take days: the turn ends before it, whatever the agent does, and nothing that it has begun runs behind it.
 pub(super) fn what_an_agent_does_behind_its_plan_is_answered_at_once(stub: &Stub) {
     for (layers, permissions) in [(SETS[0], "allow"), (SETS[0], "ask"), (SETS[1], "allow")] {
         let Some(team) = team_of(&[stub], layers) else { return };
-        let orders = "@plan_approval {\"plan\": \"make it\"}\n@task_list\n$ echo x 2>/dev/null > made || echo closed\nsay waiting";
+        let orders = "@plan_approval {\"plan\": \"make it\"}\n@plan_approval {\"plan\": \"another\"}\n@task_list\n$ echo x 2>/dev/null > made || echo closed\nsay waiting";
         spawn(&team, stub, &["--plan", "--permissions", permissions, "--prompt", orders]);
         let id = team.until_planned("carol");
         team.until("the end of its turn", || session(&team, stub).contains("\"said\""));
@@ -123,13 +166,20 @@ pub(super) fn what_an_agent_does_behind_its_plan_is_answered_at_once(stub: &Stub
         team.until_finished("carol", 1);
         assert_eq!(team.text("made"), "done\n", "{layers} {permissions}");
         let results = team.results("carol");
-        let refused = results.iter().filter(|it| it["content"].as_str().unwrap().contains("your plan waits"));
+        let refused =
+            results.iter().filter(|it| it["content"].as_str().unwrap().contains("not run: your plan waits"));
         assert_eq!(
             refused.count(),
             if permissions == "ask" && stub.agent == "claude" { 2 } else { 1 },
             "{results:?}"
         );
-        assert_eq!(results.len(), 4, "{results:?}");
+        assert_eq!(results.len(), 5, "{results:?}");
+        assert_eq!(team.requests("plan_approval").len(), 1);
+        let told = session(&team, stub)
+            .lines()
+            .filter(|line| line.contains("\"result\": ") && line.contains("not submitted"))
+            .count();
+        assert_eq!(told, 1, "{}", session(&team, stub));
     }
 }
 

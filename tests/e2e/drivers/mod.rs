@@ -58,8 +58,11 @@ scenarios! {
     a_message_joins_the_work_that_is_done_and_so_does_a_shutdown_request
     a_plan_ends_the_turn_and_its_verdict_arrives_as_a_message
     what_an_agent_does_behind_its_plan_is_answered_at_once
+    a_message_that_an_interrupted_call_was_told_is_the_next_work
+    calls_of_one_answer_are_one_turn
     a_busy_agent_that_does_not_answer_is_ended_at_the_deadline
     a_killed_agent_goes_on_with_its_session_and_is_told_nothing_twice
+    a_worker_that_is_killed_behind_a_plan_tells_its_agent_the_verdict_at_once
     a_session_that_is_gone_is_begun_anew_and_told_so
     what_an_agent_does_wrong_fails_a_piece_of_work_at_most
     what_it_says_is_seen_at_once_and_what_it_waits_for

@@ -31,10 +31,19 @@ pub(super) fn a_question_of_the_agent_is_a_request_that_a_person_answers(stub: &
         team.teamctl(["approve", first["request_id"].as_str().unwrap()]).ok();
         let second = asked(&team);
         assert_eq!(team.text("first"), "yes\n");
+        team.send("carol", "say heard");
         team.teamctl(["reject", second["request_id"].as_str().unwrap(), "--feedback", "not that one"]).ok();
         team.until_finished("carol", 1);
         let told = team.notices("carol").pop().unwrap()["content"].as_str().unwrap().to_owned();
-        assert!(told.contains("refused") && !team.made("second"), "{layers}: {told}");
+        assert!(
+            told.contains("refused") && told.contains("heard") && !team.made("second"),
+            "{layers}: {told}"
+        );
+        let entries = team.transcript("carol");
+        let at = |what: &str| entries.iter().rposition(|entry| entry["entry"] == what).unwrap();
+        let refused =
+            entries.iter().position(|it| it["entry"] == "result" && it["is_error"] == true).unwrap();
+        assert!(at("messages") < refused, "it is told before the answer: {entries:?}");
         let results = team.results("carol");
         let kept = session(&team, stub);
         assert!(kept.contains("not that one"), "{results:?} {kept}");

@@ -31,6 +31,23 @@ pub(super) fn a_killed_agent_goes_on_with_its_session_and_is_told_nothing_twice(
     }
 }
 
+pub(super) fn a_worker_that_is_killed_behind_a_plan_tells_its_agent_the_verdict_at_once(stub: &Stub) {
+    let Some(team) = team_of(&[stub], LIVE) else { return };
+    spawn(&team, stub, &["--plan", "--prompt", "@plan_approval {\"plan\": \"make it\"}"]);
+    let id = team.until_planned("carol");
+    team.until("the end of its turn", || session(&team, stub).contains("\"said\""));
+    let worker = team.pid("carol");
+    signal(worker, Signal::SIGKILL);
+    team.until("the next worker", || team.incarnation("carol") == 2);
+    team.until_planned("carol");
+    team.teamctl(["approve", &id, "--feedback", "\n$ echo done > made\n"]).ok();
+    team.until_finished("carol", 1);
+    let kept = session(&team, stub);
+    let told: Vec<_> = kept.lines().filter(|line| line.contains("\"role\": \"user\"")).collect();
+    assert!(told.len() == 2 && told[1].contains("goes on now") && told[1].contains("approved"), "{kept}");
+    assert_eq!(team.text("made"), "done\n");
+}
+
 pub(super) fn a_session_that_is_gone_is_begun_anew_and_told_so(stub: &Stub) {
     for (breaks, kills_worker) in [("rm", false), ("echo damaged >>", false), ("echo damaged >>", true)] {
         let Some(team) = team_of(&[stub], LIVE) else { return };

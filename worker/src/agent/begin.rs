@@ -24,7 +24,7 @@ use crate::agent::transcript::{Transcript, TranscriptError};
 use crate::core::state::{Budget, State};
 use crate::core::submission::Submission;
 use crate::core::work::Work;
-use crate::model::Model;
+use crate::model::{AgentMind, Model};
 use crate::tools::spawn_teammate::Spawner;
 use crate::tools::{Action, Call, Caller, Tools};
 
@@ -84,6 +84,7 @@ impl<T: Tools> Session<T> {
         let mailbox = Mailbox::open(Arc::clone(&dir), &name, work.position, seen, waking)?;
         let limits = Budget {
             turns: welcome.terms.limits.max_turns.unwrap_or(DEFAULT_TURNS),
+            asks_itself: model.agent().is_some(),
             tokens: welcome.terms.limits.max_tokens,
             cost: welcome.terms.limits.max_cost.map(|most| (most, price(&welcome))),
         };
@@ -113,6 +114,7 @@ impl<T: Tools> Session<T> {
             approval: None,
         };
         session.record_beginning(&welcome, is_empty)?;
+        session.model.agent().into_iter().for_each(AgentMind::goes_on);
         Ok(session)
     }
 

@@ -21,7 +21,7 @@ use crate::agent::outbox::Outbox;
 use crate::agent::transcript::{Transcript, TranscriptError};
 use crate::core::state::{End, Step};
 use crate::core::submission::Asks;
-use crate::model::Model;
+use crate::model::{AgentMind, Model};
 use crate::tools::spawn_teammate::Spawner;
 use crate::tools::{Caller, Toolbox, Tools, team};
 
@@ -70,9 +70,9 @@ impl<T: Tools> Session<T> {
                 Step::Think => self.think().await?,
                 Step::Call => self.call().await?,
                 Step::Skip(why) => self.skip(&why)?,
-                Step::Submit => self.submit()?,
+                Step::Submit => self.submit().await?,
                 Step::Renumber => self.renumber(),
-                Step::Resolve(verdict) => self.resolve(&verdict)?,
+                Step::Resolve(verdict) => self.resolve(&verdict).await?,
                 Step::Approve { request_id, reason } => self.approve(request_id, reason),
                 Step::ResolveAnswer(answer) => self.resolve_answer(&answer)?,
                 Step::Finish(reason) => self.finish(reason)?,
@@ -116,18 +116,27 @@ impl<T: Tools> Session<T> {
             heard = agent.listen(is_question == Some(true)) => heard,
         };
         match (is_question, heard) {
-            (Some(true), Err(how)) => self.resolve(&Err(format!("the agent {how}"))),
-            (Some(false), _) => self.charge(),
+            (Some(true), Err(how)) => self.resolve(&Err(format!("the agent {how}"))).await,
+            (Some(false), _) => self.charge_behind_plan(),
             _ => Ok(()),
         }
+    }
+
+    /// Records what an agent costs behind its plan; the work may have a limit.
+    fn charge_behind_plan(&mut self) -> Result<(), TranscriptError> {
+        self.charge()?;
+        let is_over = self.dispatcher.state.limit_reached().is_some();
+        self.model.agent().filter(|_| is_over).into_iter().for_each(AgentMind::abandon);
+        Ok(())
     }
 
     /// Records what was charged for, and belongs to no answer yet: what was charged for one that does not come, and what an agent does not
     /// report.
     pub(crate) fn charge(&mut self) -> Result<(), TranscriptError> {
-        let mut usage = self.model.take_unrecorded();
+        let (mut usage, model_calls) = self.model.take_unrecorded();
         usage += self.dispatcher.toolbox.take_spent();
-        if usage.is_nothing() { Ok(()) } else { self.record(Event::Charged { usage }) }
+        let is_nothing = usage.is_nothing() && model_calls == 0;
+        if is_nothing { Ok(()) } else { self.record(Event::Charged { usage, model_calls }) }
     }
 
     /// Tells the lead what it was not told yet; returns when to try again, if that cannot be done now.
@@ -155,6 +164,8 @@ impl<T: Tools> Session<T> {
         self.transcript.append(&entry)?;
         self.model.observe(&entry.event);
         self.dispatcher.state.follow(&entry.event);
+        let is_work = !self.dispatcher.state.is_idle();
+        self.model.agent().into_iter().for_each(|agent| agent.is_work = is_work);
         Ok(())
     }
 
@@ -239,8 +250,10 @@ impl<T: Tools> Session<T> {
             }
             IdleReason::Interrupted => self.caller.interrupted().to_owned(),
         };
+        self.charge()?;
+        let goes_on = idle_reason != IdleReason::Available && self.dispatcher.state.has_news();
         let message_id = self.ids.message();
-        self.record(Event::Idle { idle_reason, content, message_id })?;
+        self.record(Event::Idle { idle_reason, content, message_id, goes_on })?;
         self.transcript.sync()?;
         self.flush_notices();
         self.dispatcher.toolbox.reap_orphans();
@@ -263,8 +276,9 @@ impl<T: Tools> Session<T> {
         if self.flush_notices().is_some() {
             tracing::error!("the lead could not be told, and will not be before this teammate is resumed");
         }
-        let by_signal = matches!(end, End::Terminated);
-        self.record(Event::Left { reason, incarnation: self.incarnation, by_signal })?;
+        self.charge()?;
+        let (by_signal, goes_on) = (matches!(end, End::Terminated), self.dispatcher.state.has_news());
+        self.record(Event::Left { reason, incarnation: self.incarnation, by_signal, goes_on })?;
         self.transcript.sync()?;
         self.dispatcher.toolbox.reap_orphans();
         self.dispatcher.link.close().await;

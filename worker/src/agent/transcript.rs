@@ -193,7 +193,7 @@ mod tests {
     }
 
     fn text(content: &str) -> Entry {
-        entry(Event::Left { reason: content.to_owned(), incarnation: 1, by_signal: false })
+        entry(Event::Left { reason: content.to_owned(), incarnation: 1, by_signal: false, goes_on: false })
     }
 
     #[test]

@@ -113,6 +113,10 @@ impl<T: Tools> Session<T> {
                 dispatcher.state.call_goes_on();
                 return Ok(());
             }
+            Ok(Some(Came::Cost)) => {
+                dispatcher.state.call_goes_on();
+                return self.charge();
+            }
             Ok(Some(Came::Outcome(outcome))) => outcome,
             Ok(Some(Came::Asks(permission))) => {
                 let (asks, message_id, request_id) =
@@ -144,11 +148,9 @@ impl<T: Tools> Session<T> {
         if self.model.agent().is_none() || self.dispatcher.state.news().is_none() {
             return Ok(());
         }
-        while let Some(news) = self.dispatcher.state.news() {
-            match news {
-                Step::Show { request_id, reason } => self.record(Event::Asked { request_id, reason })?,
-                _ => drop(self.consume()?),
-            }
+        match self.dispatcher.state.news() {
+            Some(Step::Show { request_id, reason }) => self.record(Event::Asked { request_id, reason })?,
+            _ => drop(self.consume()?),
         }
         self.close_gate().await;
         self.tell_agent()
@@ -269,7 +271,7 @@ impl<T: Tools> Session<T> {
     }
 
     /// Writes the line of the plan or question, unless an earlier incarnation has written it, and submits it.
-    pub(crate) fn submit(&mut self) -> Result<(), TranscriptError> {
+    pub(crate) async fn submit(&mut self) -> Result<(), TranscriptError> {
         let Some(submission) = self.dispatcher.state.submission().cloned() else { return Ok(()) };
         let to = match (&submission.asks, self.spawner.terms.approve_by) {
             // The lead agent is not woken for what only a person answers.
@@ -284,7 +286,7 @@ impl<T: Tools> Session<T> {
                 self.dispatcher.link.submit(request_id, line);
                 Ok(())
             }
-            Err(error) => self.resolve(&Err(error.to_string())),
+            Err(error) => self.resolve(&Err(error.to_string())).await,
         }
     }
 
@@ -304,13 +306,15 @@ impl<T: Tools> Session<T> {
 
     /// Tells the model what became of its plan, or the agent of its question; the calls behind a plan that was not approved are
     /// refused.
-    pub(crate) fn resolve(&mut self, verdict: &Judged) -> Result<(), TranscriptError> {
+    pub(crate) async fn resolve(&mut self, verdict: &Judged) -> Result<(), TranscriptError> {
         self.stop_submitting();
-        let Self { dispatcher, model, .. } = self;
-        if let Some(Submission { asks: Asks::Permission(asked), .. }) = dispatcher.state.submission() {
+        let submission = self.dispatcher.state.submission().cloned();
+        if let Some(Submission { asks: Asks::Permission(asked), .. }) = submission {
             let refusal = submission::refusal_of(verdict);
-            model.agent().into_iter().for_each(|agent| agent.permit(&asked.id, refusal.as_deref()));
-            dispatcher.state.call_goes_on();
+            self.dispatcher.state.call_goes_on();
+            // With what comes of the call, its model reads what has arrived meanwhile.
+            self.pass_on_news().await?;
+            self.model.agent().into_iter().for_each(|agent| agent.permit(&asked.id, refusal.as_deref()));
             return Ok(());
         }
         self.end_call(submission::result_of(verdict, self.dispatcher.state.directed_gate()))?;

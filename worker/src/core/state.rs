@@ -49,6 +49,8 @@ pub(crate) struct State {
     pause: Option<Waiting>,
     limits: Budget,
     interrupted: bool,
+    /// Whether work has arrived during a call, and the model was not asked since.
+    has_news: bool,
     end: Option<End>,
     background: bool,
     leaving: bool,
@@ -120,6 +122,8 @@ enum SubmissionProgress {
 pub(crate) struct Budget {
     /// Model calls.
     pub(crate) turns: u32,
+    /// Whether an agent asks the model, which goes on by itself: then one call more is one too many.
+    pub(crate) asks_itself: bool,
     /// Tokens, as [`teamd_shared::transcript::Usage::billed`] counts them.
     pub(crate) tokens: Option<u64>,
     /// Dollars, and the price of the model. Without a price, all is spent: nothing says how much it would be.
@@ -200,6 +204,7 @@ impl State {
             pause: None,
             limits,
             interrupted: false,
+            has_news: false,
             end: None,
             background: false,
             leaving: false,

@@ -120,14 +120,21 @@ impl Work {
                 self.calls = calls_of(content);
                 self.at = if self.calls.is_empty() { At::Done(IdleReason::Available) } else { At::Call };
             }
-            Event::Compacted { usage, .. } | Event::Charged { usage } => self.count(*usage),
+            Event::Compacted { usage, .. } => self.count(*usage),
+            Event::Charged { usage, model_calls } => {
+                self.count(*usage);
+                self.turns = self.turns.saturating_add(*model_calls);
+            }
             Event::Result { tool_use_id, .. } => {
                 self.calls.retain(|call| call.id != *tool_use_id);
                 self.at = if self.calls.is_empty() { At::Turn { results: true } } else { At::Call };
             }
-            Event::Idle { idle_reason, content, message_id } => {
+            Event::Idle { idle_reason, content, message_id, goes_on } => {
                 self.at = At::Idle;
                 (self.trouble, self.idle_reason) = (trouble(*idle_reason, content), Some(*idle_reason));
+                if *goes_on {
+                    self.begin();
+                }
                 let (idle_reason, summary) = (*idle_reason, summary_of(content));
                 self.notify(*message_id, Body::IdleNotification { idle_reason, summary }, content.clone());
             }
@@ -137,10 +144,13 @@ impl Work {
                 self.notify(*message_id, Body::Message, content);
             }
             // An incarnation that left by its own doing gave its work up; only a crash is gone on from.
-            Event::Left { .. } => {
+            Event::Left { goes_on, .. } => {
                 self.calls.clear();
                 (self.trouble, self.idle_reason) = (String::new(), None);
                 self.at = At::Idle;
+                if *goes_on {
+                    self.begin();
+                }
             }
             Event::Incarnation { .. }
             | Event::Messages { .. }
@@ -163,7 +173,7 @@ impl Work {
         }
     }
 
-    fn is_work(&self, message: &Value) -> bool {
+    pub(crate) fn is_work(&self, message: &Value) -> bool {
         Message::from_json(message.clone()).is_ok_and(|message| message.starts_a_turn(&self.owner))
     }
 

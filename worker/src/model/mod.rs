@@ -160,12 +160,12 @@ impl Model {
         matches!(self, Self::Remote(_) | Self::Agent(_))
     }
 
-    /// Takes out the cost of calls that came to nothing since this was called last, in tokens.
-    pub(crate) fn take_unrecorded(&mut self) -> Usage {
+    /// Takes out what was charged for since this was called last and is in no answer, in tokens; and how many answers have begun with it.
+    pub(crate) fn take_unrecorded(&mut self) -> (Usage, u32) {
         match self {
-            Self::Remote(remote) => remote.service.take_unrecorded(),
+            Self::Remote(remote) => (remote.service.take_unrecorded(), 0),
             Self::Agent(agent) => agent.take_unrecorded(),
-            _ => Usage::default(),
+            _ => (Usage::default(), 0),
         }
     }
 
@@ -185,7 +185,7 @@ impl Model {
         match self {
             Self::Script(script) => script.answer(),
             Self::OneShot(agent) => agent.answer(gate),
-            Self::Agent(agent) => agent.answer(heard).await,
+            Self::Agent(agent) => agent.answer(budget, heard).await,
             Self::Remote(remote) => remote.answer(budget, heard).await,
             Self::Unusable(error) => Err(error.clone()),
             #[cfg(test)]

@@ -220,7 +220,7 @@ impl Machine {
         let told = format!("the agent calls {name} ({id})");
         agent.ends.says(Heard::Begins);
         agent.ends.says(Heard::Cost(Usage::default()));
-        agent.ends.says(Heard::Call { id, name: name.to_owned(), input, is_handed: !is_own });
+        agent.ends.says(Heard::Call { id, name: name.to_owned(), input, is_handed: !is_own, refused: None });
         told
     }
 }

@@ -52,12 +52,10 @@ impl Ledger {
         }
         self.last = at;
         self.spent.extend(match event {
-            Event::Answer { usage, model_calls, .. } => {
+            Event::Answer { usage, model_calls, .. } | Event::Charged { usage, model_calls } => {
                 Some(Spent { at, usage: *usage, turns: *model_calls })
             }
-            Event::Charged { usage } | Event::Compacted { usage, .. } => {
-                Some(Spent { at, usage: *usage, turns: 0 })
-            }
+            Event::Compacted { usage, .. } => Some(Spent { at, usage: *usage, turns: 0 }),
             _ => None,
         });
     }

@@ -63,7 +63,7 @@ fn dispatcher_of(dir: &Arc<TeamDir>, alice: &Name, at: At) -> Dispatcher<Idle> {
     };
     let mailbox =
         Mailbox::open(Arc::clone(dir), alice, Position::START, Vec::new(), Waking::ByDaemon).unwrap();
-    let limits = Budget { turns: 5, tokens: None, cost: None };
+    let limits = Budget { turns: 5, asks_itself: false, tokens: None, cost: None };
     let mut work = Work::new(alice.clone());
     work.at = at;
     let began = Instant::now();

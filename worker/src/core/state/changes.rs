@@ -113,8 +113,12 @@ impl State {
 impl State {
     /// An entry was recorded.
     pub(crate) fn follow(&mut self, event: &Event) {
+        let is_in_call = matches!(self.work.at, At::Call | At::Calling { .. });
         self.work.follow(event);
         match event {
+            Event::Messages { messages } => {
+                self.has_news |= is_in_call && messages.iter().any(|message| self.work.is_work(message));
+            }
             Event::Asked { .. } => {
                 if let Some(shutdown) = &mut self.shutdown {
                     shutdown.shown = true;
@@ -126,7 +130,7 @@ impl State {
             }
             // The model is asked again.
             Event::Compacted { .. } => self.dropped(),
-            Event::Idle { .. } => self.interrupted = false,
+            Event::Idle { .. } => (self.interrupted, self.has_news) = (false, false),
             _ => {}
         }
     }
@@ -144,7 +148,7 @@ impl State {
     pub(crate) fn thinking(&mut self) {
         let results = matches!(self.work.at, At::Turn { results: true });
         self.work.at = At::Thinking { results };
-        self.pause = None;
+        (self.pause, self.has_news) = (None, false);
     }
 
     /// The model call waits for its service, or goes on.
@@ -221,6 +225,11 @@ impl State {
         }
     }
 
+    /// Tells whether work that is broken off leaves some: it has arrived during a call, and the model was not asked since.
+    pub(crate) fn has_news(&self) -> bool {
+        self.has_news
+    }
+
     /// Returns what one piece of work may cost.
     pub(crate) fn limits(&self) -> Budget {
         self.limits
@@ -228,7 +237,8 @@ impl State {
 
     /// Returns what this piece of work may still cost.
     pub(crate) fn budget_left(&self) -> Budget {
-        self.limits.less(&self.work.spent)
+        let turns = self.limits.turns.saturating_sub(self.work.turns);
+        Budget { turns, ..self.limits.less(&self.work.spent) }
     }
 
     /// The incarnation ends now, but for the background commands.

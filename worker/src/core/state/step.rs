@@ -103,14 +103,12 @@ impl State {
         if let Some(approve) = self.approve(now) {
             return approve;
         }
-        let reached = self.limits.reached(&self.work.spent);
         match &self.work.at {
             At::Idle if self.arrived.mail == Relevance::None || self.waits_for_more_mail(now) => {
                 self.wait(now)
             }
             At::Idle => Step::TakeIn,
-            At::Turn { .. } if self.work.turns >= self.limits.turns => Step::Finish(IdleReason::MaxTurns),
-            At::Turn { .. } if let Some(reason) = reached => Step::Finish(reason),
+            At::Turn { .. } if let Some(reason) = self.limit_reached() => Step::Finish(reason),
             // After the limits: what arrives when one is reached begins the next piece of work.
             At::Turn { .. } if self.arrived.mail != Relevance::None => Step::TakeIn,
             At::Turn { results } => self.show(*results).unwrap_or(Step::Think),
@@ -121,12 +119,17 @@ impl State {
         }
     }
 
+    /// Returns which limit is reached, if one is.
+    pub(crate) fn limit_reached(&self) -> Option<IdleReason> {
+        let most = self.limits.turns.saturating_add(u32::from(self.limits.asks_itself));
+        let turns = (self.work.turns >= most).then_some(IdleReason::MaxTurns);
+        turns.or_else(|| self.limits.reached(&self.work.spent))
+    }
+
     /// Returns what an agent is told while its turn goes on in a call: it reads that with what comes of the call.
     pub(crate) fn news(&self) -> Option<Step> {
         let ends = self.end.is_some() || self.interrupted || self.release;
-        let is_spent =
-            self.work.turns >= self.limits.turns || self.limits.reached(&self.work.spent).is_some();
-        if ends || is_spent || !matches!(self.work.at, At::Call | At::Calling { .. }) {
+        if ends || self.limit_reached().is_some() || !matches!(self.work.at, At::Call | At::Calling { .. }) {
             return None;
         }
         if self.arrived.mail != Relevance::None { Some(Step::TakeIn) } else { self.show(true) }

@@ -63,7 +63,7 @@ fn at(at: At) -> State {
 fn state_of(at: At, turns: u32, output_tokens: u64, mail: Relevance) -> State {
     let mut work = Work::new(Name::new("alice").unwrap());
     (work.at, work.turns, work.spent) = (at, turns, Usage { output_tokens, ..Usage::default() });
-    let limits = Budget { turns: 3, tokens: Some(1000), cost: None };
+    let limits = Budget { turns: 3, asks_itself: false, tokens: Some(1000), cost: None };
     State::new(work, limits, Arrived { mail, ..Arrived::default() }, directive(1), NOW)
 }
 
@@ -121,12 +121,12 @@ impl State {
     }
 
     fn count_usage(&mut self, usage: Usage) {
-        self.follow(&Event::Charged { usage });
+        self.follow(&Event::Charged { usage, model_calls: 0 });
     }
 
     fn finished(&mut self, idle_reason: IdleReason, told: &str) {
         let (content, message_id) = (told.to_owned(), Uuid::from_u128(2));
-        self.follow(&Event::Idle { idle_reason, content, message_id });
+        self.follow(&Event::Idle { idle_reason, content, message_id, goes_on: false });
     }
 
     fn mail(&mut self, mail: Relevance, now: Duration) {

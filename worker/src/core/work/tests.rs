@@ -41,11 +41,12 @@ fn idle() -> Event {
         idle_reason: IdleReason::Available,
         content: "done".to_owned(),
         message_id: Uuid::from_u128(9),
+        goes_on: false,
     }
 }
 
 fn left() -> Event {
-    Event::Left { reason: "SIGTERM".to_owned(), incarnation: 1, by_signal: false }
+    Event::Left { reason: "SIGTERM".to_owned(), incarnation: 1, by_signal: false, goes_on: false }
 }
 
 fn entry((at, event): (usize, &Event)) -> Entry {
@@ -120,11 +121,16 @@ fn a_piece_of_work_keeps_its_count_of_turns_across_incarnations() {
 fn what_an_answer_cost_that_did_not_come_counts_and_the_work_stands_as_before() {
     let usage = Usage { input_tokens: 7, cache_read_input_tokens: 100, ..Usage::default() };
     let before = [begins(Some("go")), answer(&["bash"]), result("0")];
-    let after = [&before[..], &[Event::Charged { usage }, next_incarnation()]].concat();
+    let after = [&before[..], &[Event::Charged { usage, model_calls: 0 }, next_incarnation()]].concat();
     let (before, after) = (replayed(&before), replayed(&after));
     assert_eq!((&after.at, after.turns), (&before.at, before.turns));
     assert_eq!((after.spent.billed(), after.usage.cache_read_input_tokens), (before.spent.billed() + 7, 100));
-    let next = replayed(&[begins(Some("go")), Event::Charged { usage }, idle(), messages(&["message"])]);
+    let next = replayed(&[
+        begins(Some("go")),
+        Event::Charged { usage, model_calls: 0 },
+        idle(),
+        messages(&["message"]),
+    ]);
     assert_eq!((next.spent, next.usage), (Usage::default(), usage), "a budget is that of a piece of work");
 }
 
@@ -191,6 +197,7 @@ fn why_work_came_to_nothing_is_known_after_a_crash_until_other_work_begins() {
         idle_reason: IdleReason::Failed,
         content: "no key".to_owned(),
         message_id: Uuid::from_u128(9),
+        goes_on: false,
     };
     let is_well =
         |more: &[Event]| replayed(&[&[begins(Some("go")), failed.clone()], more].concat()).trouble.is_empty();

@@ -153,11 +153,11 @@ impl Claude {
                 Some("text") => heard.push(Heard::Text(text("text"))),
                 Some("tool_use") => {
                     let (id, name) = (text("id"), text("name"));
-                    let handed = name.strip_prefix(PREFIX).filter(|name| self.calls.called(&id, name));
-                    let handed = handed.map(str::to_owned);
-                    let is_handed = handed.is_some();
-                    let input = block["input"].clone();
-                    heard.push(Heard::Call { id, name: handed.unwrap_or(name), input, is_handed });
+                    let of_team = name.strip_prefix(PREFIX).map(str::to_owned);
+                    let handed = of_team.and_then(|name| Some((self.calls.called(&id, &name)?, name)));
+                    let (is_handed, input) = (handed.is_some(), block["input"].clone());
+                    let (refused, name) = handed.unwrap_or((None, name));
+                    heard.push(Heard::Call { id, name, input, is_handed, refused });
                 }
                 _ => {}
             }

@@ -197,13 +197,12 @@ impl Codex {
             }
             Some("dynamicToolCall") => {
                 let name = text("tool");
-                if !self.calls.called(&id, &name) {
-                    return Vec::new();
-                }
+                let Some(refused) = self.calls.called(&id, &name) else { return Vec::new() };
                 // It may wait for this one.
                 let mut heard = self.run_on();
                 heard.extend(self.begins());
-                heard.push(Heard::Call { id, name, input: item["arguments"].clone(), is_handed: true });
+                let input = item["arguments"].clone();
+                heard.push(Heard::Call { id, name, input, is_handed: true, refused });
                 return heard;
             }
             Some("commandExecution") => (COMMAND.to_owned(), json!({"command": item["command"]})),
@@ -215,7 +214,7 @@ impl Codex {
             _ => return Vec::new(),
         };
         self.running.insert(id.clone(), input.clone());
-        let call = Heard::Call { id, name, input, is_handed: false };
+        let call = Heard::Call { id, name, input, is_handed: false, refused: None };
         self.begins().into_iter().chain([call]).collect()
     }
 

@@ -1,7 +1,7 @@
 //! The calls of handed tools: that the model of an agent makes one, that the agent asks what came of it, and that the session answers.
 //! The last two come in either order.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::HandedTool;
 
@@ -13,8 +13,10 @@ const UNKNOWN: &str =
 #[derive(Debug)]
 pub(super) struct HandedCalls<A> {
     pub(super) tools: Vec<HandedTool>,
-    /// What was called and not asked for yet, with what it is told at once.
-    called: HashMap<String, Option<&'static str>>,
+    /// What was called and not asked for yet, with what it is told at once, and whether that is an error.
+    called: HashMap<String, Option<(&'static str, bool)>>,
+    /// Calls that were told something at once, and have no outcome.
+    open: HashSet<String>,
     asked: HashMap<String, A>,
     /// Outcomes that were not asked for yet.
     early: HashMap<String, (String, bool)>,
@@ -22,7 +24,13 @@ pub(super) struct HandedCalls<A> {
 
 impl<A> HandedCalls<A> {
     pub(super) fn new(tools: Vec<HandedTool>) -> Self {
-        Self { tools, called: HashMap::new(), asked: HashMap::new(), early: HashMap::new() }
+        Self {
+            tools,
+            called: HashMap::new(),
+            open: HashSet::new(),
+            asked: HashMap::new(),
+            early: HashMap::new(),
+        }
     }
 
     /// Tells whether a tool is a handed one.
@@ -30,11 +38,16 @@ impl<A> HandedCalls<A> {
         self.tools.iter().any(|handed| handed.text.name == tool)
     }
 
-    /// Takes in that the model calls a tool; tells whether it is a handed one.
-    pub(super) fn called(&mut self, id: &str, tool: &str) -> bool {
-        let Some(tool) = self.tools.iter().find(|handed| handed.text.name == tool) else { return false };
-        self.called.insert(id.to_owned(), tool.at_once);
-        true
+    /// Takes in that the model calls a tool; none: it is no handed one. Returns why the call is refused, if it is.
+    pub(super) fn called(&mut self, id: &str, tool: &str) -> Option<Option<&'static str>> {
+        let at_once = self.tools.iter().find(|handed| handed.text.name == tool)?.at_once;
+        let refused = at_once.and_then(|it| it.again).filter(|_| !self.open.is_empty());
+        if at_once.is_some() && refused.is_none() {
+            self.open.insert(id.to_owned());
+        }
+        let told = at_once.map(|it| refused.map_or((it.told, false), |why| (why, true)));
+        self.called.insert(id.to_owned(), told);
+        Some(refused)
     }
 
     /// Takes in that the agent asks what came of a call.
@@ -44,7 +57,7 @@ impl<A> HandedCalls<A> {
     pub(super) fn asked(&mut self, id: &str, by: A) -> Result<(), (A, String, bool)> {
         match (self.called.remove(id), self.early.remove(id)) {
             (None, _) => Err((by, UNKNOWN.to_owned(), true)),
-            (Some(Some(at_once)), _) => Err((by, at_once.to_owned(), false)),
+            (Some(Some((told, is_error))), _) => Err((by, told.to_owned(), is_error)),
             (Some(None), Some((content, is_error))) => Err((by, content, is_error)),
             (Some(None), None) => {
                 self.asked.insert(id.to_owned(), by);
@@ -56,7 +69,7 @@ impl<A> HandedCalls<A> {
     /// Takes in what came of a call; returns where the agent wants it, if it has asked.
     pub(super) fn answered(&mut self, id: &str, content: &str, is_error: bool) -> Option<A> {
         let by = self.asked.remove(id);
-        if by.is_none() {
+        if !self.open.remove(id) && by.is_none() {
             self.early.insert(id.to_owned(), (content.to_owned(), is_error));
         }
         by

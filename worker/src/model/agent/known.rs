@@ -1,7 +1,7 @@
 //! Which messages a session holds: those are not told again.
 //!
 //! Codex writes the text of a message first, and the line with its id behind it. A kill between the two leaves a message without an id: it is
-//! known by its text, as long as nothing follows it. So the next thing that the agent is told has an id that follows from that message,
+//! known by its text (with which what was told ends), as long as nothing follows it. So the next thing that the agent is told has an id that follows from that message,
 //! and stands for both from then on.
 
 use std::collections::HashSet;
@@ -31,7 +31,11 @@ impl Known {
         let mut known = Self::default();
         for Line { id, text, .. } in lines {
             if !holds(*id) && !holds(stands_for(*id)) {
-                let Some(at) = texts.iter().position(|it| it == text) else { continue };
+                let is_it = |it: &String| {
+                    it.strip_suffix(text.as_str())
+                        .is_some_and(|before| before.is_empty() || before.ends_with("\n\n"))
+                };
+                let Some(at) = texts.iter().position(is_it) else { continue };
                 texts.remove(at);
                 known.without_id = Some(*id);
             }

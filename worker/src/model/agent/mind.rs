@@ -18,7 +18,7 @@ use teamd_shared::transcript::Usage;
 use tokio::sync::watch;
 use uuid::Uuid;
 
-use super::{AgentDriver, Claude, Codex, HandedTool, Heard};
+use super::{AgentDriver, AtOnce, Claude, Codex, HandedTool, Heard};
 use crate::core::submission::Permission;
 use crate::tools::{AgentProcess, Launch, Outcome};
 
@@ -33,6 +33,10 @@ const SUBMITTED: &str = "Submitted. Nothing can be changed before it is approved
 const PASSED_ON: &str =
     "Passed on. What becomes of it arrives as a message: end your turn unless there is more to do.";
 
+/// What it is told of another one behind that.
+const PLAN_WAITS: &str =
+    "not submitted: your plan waits for its verdict. End your turn now: the verdict arrives as a message.";
+
 /// What is told of a call whose turn is over.
 const NO_OUTCOME: &str = "the turn of the agent ended without an outcome of this call";
 
@@ -43,6 +47,8 @@ pub(crate) enum Came {
     Outcome(Outcome),
     /// The agent asks whether it may do something: after the answer it goes on.
     Asks(Permission),
+    /// Nothing yet, but the model has cost something.
+    Cost,
 }
 
 /// What the agent is told.
@@ -76,7 +82,7 @@ pub(crate) struct AgentMind {
     before: String,
     has_answered: bool,
     /// Whether there is a piece of work that has not ended.
-    is_work: bool,
+    pub(crate) is_work: bool,
     /// Calls of handed tools without a result: those whose outcome follows as a message, and the others.
     told_later: HashSet<String>,
     handed: HashSet<String>,
@@ -94,13 +100,16 @@ pub(crate) struct AgentMind {
     /// Why the next process begins a new session, although there is one; and what is to be recorded of that.
     afresh: Option<String>,
     begun_afresh: Option<String>,
-    /// Outcomes of calls of its own that the session has not come to yet.
+    /// Outcomes of calls of its own that the session has not come to yet, and why others were refused when they were heard.
     outcomes: HashMap<String, Outcome>,
+    refused: HashMap<String, &'static str>,
     /// What was heard while the outcome of a call was waited for.
     later: VecDeque<Heard>,
     /// What was heard of the cost of the model, and of answers that it has begun, and is in no entry yet.
     usage: Usage,
     model_calls: u32,
+    /// How many answers its model has begun since it was to end its turn.
+    stray: u32,
     restarts: u32,
     /// How long it may say nothing during a turn before that is told.
     pub(crate) patience: Duration,
@@ -117,8 +126,9 @@ impl AgentMind {
         model: Option<String>,
     ) -> Self {
         let told = if name == Name::lead() { PASSED_ON } else { SUBMITTED };
+        let again = (name != Name::lead()).then_some(PLAN_WAITS);
         let hand = |text: crate::model::prompt::ToolText| {
-            let at_once = (text.name == "plan_approval").then_some(told);
+            let at_once = (text.name == "plan_approval").then_some(AtOnce { told, again });
             HandedTool { text, at_once }
         };
         Self {
@@ -148,6 +158,8 @@ impl AgentMind {
             afresh: None,
             begun_afresh: None,
             outcomes: HashMap::new(),
+            refused: HashMap::new(),
+            stray: 0,
             later: VecDeque::new(),
             usage: Usage::default(),
             model_calls: 0,
@@ -157,9 +169,14 @@ impl AgentMind {
         }
     }
 
-    /// Takes out what was heard of the cost, and is in no entry yet.
-    pub(crate) fn take_unrecorded(&mut self) -> Usage {
-        std::mem::take(&mut self.usage)
+    /// Takes out what was heard of the cost, and of answers that have begun, and is in no entry yet.
+    pub(crate) fn take_unrecorded(&mut self) -> (Usage, u32) {
+        (std::mem::take(&mut self.usage), std::mem::take(&mut self.model_calls))
+    }
+
+    /// Another worker goes on with the conversation: how far the agent has come with its work is not known.
+    pub(crate) fn goes_on(&mut self) {
+        self.in_turn = self.is_work;
     }
 
     /// Returns where the outage of the moment stands.
@@ -167,9 +184,9 @@ impl AgentMind {
         self.pauses.subscribe()
     }
 
-    /// Tells whether a call runs in the agent, or has run there.
+    /// Tells whether what comes of a call is for the agent to say, or was said by it.
     pub(crate) fn runs(&self, id: &str, tool: &str) -> bool {
-        self.outcomes.contains_key(id) || !self.tools.iter().any(|handed| handed.text.name == tool)
+        self.refused.contains_key(id) || !self.tools.iter().any(|handed| handed.text.name == tool)
     }
 
     /// Returns what is to be started; none if the agent runs.
@@ -203,10 +220,12 @@ impl AgentMind {
         }
         self.written.clone_from(&process.known.messages);
         self.without_id = process.known.without_id;
-        (self.untaken, self.in_turn, self.is_between) = (HashSet::new(), false, false);
+        let was_in_turn = std::mem::take(&mut self.in_turn);
+        (self.untaken, self.is_between) = (HashSet::new(), false);
         self.is_lost = self.has_answered && process.is_new;
-        self.is_broken =
-            self.is_work && self.lines[self.earlier..].iter().any(|line| self.written.contains(&line.id));
+        self.is_broken = was_in_turn
+            && self.is_work
+            && self.lines[self.earlier..].iter().any(|line| self.written.contains(&line.id));
         self.process = Some(process);
     }
 
@@ -218,13 +237,19 @@ impl AgentMind {
         }
     }
 
+    /// Forgets what was heard in a turn, and is not recorded.
+    fn forget_turn(&mut self) {
+        self.later.clear();
+        self.outcomes.clear();
+        self.refused.clear();
+    }
+
     /// Ends the process: the next one goes on with the session.
     pub(crate) fn abandon(&mut self) {
         self.process = None;
         // What was heard in a turn that has ended behind a plan is still to be recorded.
         if self.in_turn {
-            self.outcomes.clear();
-            self.later.clear();
+            self.forget_turn();
         }
         self.pauses.send_replace(None);
     }

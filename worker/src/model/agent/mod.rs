@@ -32,8 +32,15 @@ pub(crate) use mind::{AgentMind, Came, Line};
 #[derive(Debug, Clone)]
 pub(crate) struct HandedTool {
     pub(crate) text: ToolText,
-    /// What the agent is told at once, where the outcome may take days: that follows as a message.
-    pub(crate) at_once: Option<&'static str>,
+    pub(crate) at_once: Option<AtOnce>,
+}
+
+/// What the agent is told at once, where the outcome may take days: that follows as a message.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AtOnce {
+    pub(crate) told: &'static str,
+    /// Why another such call is refused before that outcome; none: it is taken, too.
+    pub(crate) again: Option<&'static str>,
 }
 
 /// What a driver has heard of its agent.
@@ -52,6 +59,8 @@ pub(crate) enum Heard {
         name: String,
         input: Value,
         is_handed: bool,
+        /// Why it was refused at once, if it was.
+        refused: Option<&'static str>,
     },
     /// It asks whether it may use a tool of its own, and waits for the answer to this question.
     Asks(Permission),

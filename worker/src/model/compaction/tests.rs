@@ -61,7 +61,12 @@ fn what_the_service_refuses_is_cut_ever_shorter_and_then_given_up_until_the_next
     room.refused = true;
     assert!(!room.is_full(10), "it has to end");
     let idle = teamd_shared::message::IdleReason::Failed;
-    room.observe(&Event::Idle { idle_reason: idle, content: String::new(), message_id: uuid::Uuid::nil() });
+    room.observe(&Event::Idle {
+        idle_reason: idle,
+        content: String::new(),
+        message_id: uuid::Uuid::nil(),
+        goes_on: false,
+    });
     room.refused = true;
     assert!(room.is_full(10), "another piece of work may fit");
 }

@@ -45,7 +45,7 @@ fn result(id: &str, content: &str, is_error: bool) -> Event {
 }
 
 fn idle(idle_reason: IdleReason) -> Event {
-    Event::Idle { idle_reason, content: "x".to_owned(), message_id: Uuid::nil() }
+    Event::Idle { idle_reason, content: "x".to_owned(), message_id: Uuid::nil(), goes_on: false }
 }
 
 fn asks(id: &str) -> Event {
@@ -136,7 +136,12 @@ fn a_call_whose_id_was_there_before_is_left_out() {
 fn an_incarnation_that_left_with_open_calls_leaves_a_valid_conversation() {
     let mut conversation = begun();
     conversation.observe(&answers(vec![call("1", "bash")]));
-    conversation.observe(&Event::Left { reason: "SIGTERM".to_owned(), incarnation: 1, by_signal: false });
+    conversation.observe(&Event::Left {
+        reason: "SIGTERM".to_owned(),
+        incarnation: 1,
+        by_signal: false,
+        goes_on: false,
+    });
     conversation.observe(&begins(2, None));
     conversation.observe(&says("lead", "go on"));
     assert_eq!(shape(&conversation).last().unwrap(), &["error", "text"]);
@@ -327,7 +332,7 @@ fn entries(history: &[Next]) -> Vec<Event> {
                 incarnations += 1;
                 open.clear();
                 events.extend([
-                    Event::Left { reason: "x".to_owned(), incarnation: 1, by_signal: false },
+                    Event::Left { reason: "x".to_owned(), incarnation: 1, by_signal: false, goes_on: false },
                     begins(incarnations, None),
                 ]);
             }

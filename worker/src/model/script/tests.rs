@@ -21,7 +21,7 @@ fn asked(id: &str) -> Event {
 }
 
 fn idle(idle_reason: IdleReason) -> Event {
-    Event::Idle { idle_reason, content: String::new(), message_id: Uuid::nil() }
+    Event::Idle { idle_reason, content: String::new(), message_id: Uuid::nil(), goes_on: false }
 }
 
 /// A conversation as the runtime leads it.
@@ -120,7 +120,7 @@ fn work_that_was_broken_off_is_forgotten() {
         idle(IdleReason::Interrupted),
         idle(IdleReason::MaxTurns),
         idle(IdleReason::Failed),
-        Event::Left { reason: "SIGTERM".to_owned(), incarnation: 1, by_signal: false },
+        Event::Left { reason: "SIGTERM".to_owned(), incarnation: 1, by_signal: false, goes_on: false },
     ] {
         let mut talk = Talk::with("/bash one\n/bash two\ntext");
         talk.call("1");
@@ -289,7 +289,7 @@ fn step() -> impl Strategy<Value = NextStep> {
         1 => "[ab][12]".prop_map(|id| NextStep::Record(asked(&id))),
         1 => reason.prop_map(|reason| NextStep::Record(idle(reason))),
         1 => Just(NextStep::Record(resumed())),
-        1 => Just(NextStep::Record(Event::Left { reason: String::new(), incarnation: 1, by_signal: false })),
+        1 => Just(NextStep::Record(Event::Left { reason: String::new(), incarnation: 1, by_signal: false, goes_on: false })),
         1 => Just(NextStep::Record(Event::Restarted { reason: String::new() })),
     ]
 }

@@ -65,7 +65,7 @@ fn ask_since(
         Progress::Again => all.push('|'),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let budget = Budget { turns: 1, tokens: budget, cost: None };
+    let budget = Budget { turns: 1, asks_itself: false, tokens: budget, cost: None };
     let answer = runtime.block_on(service.ask(began, &prompt, budget, &mut heard));
     (answer, all)
 }

@@ -29,7 +29,8 @@ impl Scratch {
     /// The incarnation has begun, has read its inbox up to here, and was ended by SIGTERM.
     fn has_read(&self, inbox: Position) {
         let life = Happened::Incarnation { incarnation: 1, conversation: 1, prompt: None };
-        let left = Happened::Left { reason: "SIGTERM".to_owned(), incarnation: 1, by_signal: true };
+        let left =
+            Happened::Left { reason: "SIGTERM".to_owned(), incarnation: 1, by_signal: true, goes_on: false };
         let line = |event| {
             serde_json::to_string(&Entry { at: 1.0, inbox, pending_notices: Vec::new(), event }).unwrap()
         };
@@ -84,7 +85,7 @@ fn what_cannot_be_read_is_no_answer_and_what_is_missing_is_one() {
     let path = |at: TeamPath| team.dir.path(&at);
     let inbox = path(TeamPath::inbox(&team.alice));
     std::fs::remove_file(&inbox).unwrap();
-    let gone = Left { inbox: behind(&read), unread: 0, by_signal: true };
+    let gone = Left { inbox: behind(&read), unread: 0, by_signal: true, goes_on: false };
     assert_eq!(look().unwrap(), gone, "no inbox");
     std::fs::create_dir(&inbox).unwrap();
     assert_eq!(look().unwrap(), gone, "something else");

@@ -74,7 +74,7 @@ fn why_work_came_to_nothing_is_said_until_other_work_begins() {
 
 #[test]
 fn an_end_by_a_limit_names_it_and_how_to_raise_it() {
-    let budget = Budget { turns: 3, tokens: Some(1000), cost: None };
+    let budget = Budget { turns: 3, asks_itself: false, tokens: Some(1000), cost: None };
     let told = budget.explain(IdleReason::MaxTurns).unwrap();
     assert!(told.starts_with("stopped at the limit of 3 model calls") && told.contains("`--max-turns`"));
     let told = budget.explain(IdleReason::MaxTokens).unwrap();

@@ -1,9 +1,11 @@
+use super::super::AtOnce;
 use super::*;
 use crate::tools::Caller;
 
 fn driver() -> Claude {
     let hand = |text: crate::model::prompt::ToolText| {
-        let at_once = (text.name == "plan_approval").then_some("later");
+        let at_once = AtOnce { told: "later", again: Some("one plan at a time") };
+        let at_once = (text.name == "plan_approval").then_some(at_once);
         HandedTool { text, at_once }
     };
     Claude::new(Caller::Teammate.team_tools().map(hand).collect(), "be kind".to_owned(), Some("m".to_owned()))
@@ -39,7 +41,13 @@ fn a_call_of_a_team_tool_is_answered_once_whichever_comes_first() {
     };
     let (_, heard) = hears(&mut claude, &call("t1"));
     let cost = Usage { input_tokens: 10, output_tokens: 1, ..Usage::default() };
-    let named = Heard::Call { id: "t1".into(), name: "task_list".into(), input: json!({}), is_handed: true };
+    let named = Heard::Call {
+        id: "t1".into(),
+        name: "task_list".into(),
+        input: json!({}),
+        is_handed: true,
+        refused: None,
+    };
     assert_eq!(heard, [Heard::Begins, Heard::Cost(cost), named]);
     assert_eq!(hears(&mut claude, &tool_call("task_list", "t1")), (Value::Null, Vec::new()));
     assert_eq!(text_of(&serde_json::from_str(&claude.answer("t1", "none", false)).unwrap()), "none");

@@ -1,5 +1,6 @@
 use teamd_shared::transcript::Usage;
 
+use super::super::AtOnce;
 use super::*;
 use crate::tools::Caller;
 
@@ -7,7 +8,8 @@ const SESSION: Uuid = Uuid::from_u128(7);
 
 fn driver() -> Codex {
     let hand = |text: crate::model::prompt::ToolText| {
-        let at_once = (text.name == "plan_approval").then_some("later");
+        let at_once = AtOnce { told: "later", again: Some("one plan at a time") };
+        let at_once = (text.name == "plan_approval").then_some(at_once);
         HandedTool { text, at_once }
     };
     Codex::new(Caller::Teammate.team_tools().map(hand).collect(), "be kind".to_owned(), Some("m".to_owned()))
@@ -149,7 +151,13 @@ fn a_message_that_the_turn_does_not_take_is_said_after_it() {
 #[test]
 fn a_call_of_a_team_tool_is_answered_once_whichever_comes_first() {
     let mut codex = begun();
-    let called = Heard::Call { id: "c1".into(), name: "task_list".into(), input: json!({}), is_handed: true };
+    let called = Heard::Call {
+        id: "c1".into(),
+        name: "task_list".into(),
+        input: json!({}),
+        is_handed: true,
+        refused: None,
+    };
     assert_eq!(tool(&mut codex, "c1", "task_list"), [Heard::Begins, called]);
     assert_eq!(asks(&mut codex, "c1"), Vec::<Value>::new());
     assert_eq!(text_of(&frames(&codex.answer("c1", "none", false))[0]), ("none", false));
@@ -188,7 +196,8 @@ fn a_command_has_its_outcome_or_runs_on_when_the_model_does() {
         notified(codex, "item/started", item(id, json!({"status": "inProgress"})))
     };
     let input = json!({"command": "make"});
-    let call = Heard::Call { id: "c".into(), name: "exec_command".into(), input, is_handed: false };
+    let call =
+        Heard::Call { id: "c".into(), name: "exec_command".into(), input, is_handed: false, refused: None };
     assert_eq!(begins(&mut codex, "c"), [Heard::Begins, call]);
     let failed = json!({"status": "failed", "exitCode": 3, "aggregatedOutput": "no rule"});
     let content = "no rule\n[exit code 3]".to_owned();

@@ -9,6 +9,7 @@ use teamd_shared::transcript::{Block, Event};
 
 use super::super::Heard;
 use super::{AgentMind, Came, NO_OUTCOME};
+use crate::core::state::Budget;
 use crate::model::{ModelError, Progress};
 use crate::tools::Outcome;
 
@@ -49,8 +50,7 @@ impl AgentMind {
             return self.abandon();
         }
         self.in_turn = false;
-        self.outcomes.clear();
-        self.later.clear();
+        self.forget_turn();
         self.pauses.send_replace(None);
     }
 
@@ -110,6 +110,7 @@ impl AgentMind {
             }
             Ok(Heard::Begins) => {
                 self.model_calls = self.model_calls.saturating_add(1);
+                self.stray = self.stray.saturating_add(1);
                 Ok(Heard::Begins)
             }
             Ok(Heard::Cost(cost)) => {
@@ -124,6 +125,10 @@ impl AgentMind {
             Ok(Heard::Outcome { id, content, is_error }) => {
                 self.outcomes.insert(id.clone(), Outcome { content: content.clone(), is_error });
                 Ok(Heard::Outcome { id, content, is_error })
+            }
+            Ok(Heard::Call { id, name, input, is_handed, refused }) => {
+                self.refused.extend(refused.map(|why| (id.clone(), why)));
+                Ok(Heard::Call { id, name, input, is_handed, refused })
             }
             Ok(Heard::Unusable(why)) => {
                 self.abandon();
@@ -150,9 +155,11 @@ impl AgentMind {
     /// Waits for the next answer: what the model of the agent says until it calls a tool, or its turn ends.
     ///
     /// # Errors
-    /// [`ModelError::Gone`] if the agent has ended, and is to be started again; [`ModelError::Failed`].
+    /// [`ModelError::Gone`] if the agent has ended, and is to be started again; [`ModelError::Spent`] if its model is asked again although the
+    /// budget is spent; [`ModelError::Failed`].
     pub(crate) async fn answer(
         &mut self,
+        budget: Budget,
         observe: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Event, ModelError> {
         let mut content = Vec::new();
@@ -162,6 +169,11 @@ impl AgentMind {
                 None => self.next().await,
             };
             match heard {
+                Ok(Heard::Begins)
+                    if self.model_calls > budget.turns || budget.reached(&self.usage).is_some() =>
+                {
+                    return Err(ModelError::Spent);
+                }
                 Ok(Heard::Piece(piece)) => observe(Progress::Text(&piece)),
                 // It is asked anew.
                 Ok(Heard::Retry(_)) => observe(Progress::Again),
@@ -177,7 +189,7 @@ impl AgentMind {
                         continue;
                     }
                     self.in_turn = false;
-                    self.outcomes.clear();
+                    self.forget_turn();
                     return failure
                         .map_or_else(|| Ok(self.event(content)), |why| Err(ModelError::Failed(why)));
                 }
@@ -203,20 +215,26 @@ impl AgentMind {
         if let Some(text) = self.begun_afresh.take() {
             content.insert(0, Block::Text { text: format!("[{text}]") });
         }
-        let (usage, model_calls) = (self.take_unrecorded(), std::mem::take(&mut self.model_calls));
+        let (usage, model_calls) = self.take_unrecorded();
         Event::Answer { content, usage, cut: None, length: None, model_calls }
     }
 
     /// Waits for the outcome of a call that runs in the agent.
     pub(crate) async fn outcome(&mut self, id: &str) -> Came {
         loop {
+            if let Some(why) = self.refused.remove(id) {
+                return Came::Outcome(Outcome::error(why));
+            }
             if let Some(outcome) = self.outcomes.remove(id) {
                 return Came::Outcome(outcome);
             }
             // Another question may have been open.
             let asked = self.later.iter().position(|heard| matches!(heard, Heard::Asks(_)));
             if let Some(Heard::Asks(asked)) = asked.and_then(|at| self.later.remove(at)) {
-                return Came::Asks(asked);
+                if self.permissions == Permissions::Ask {
+                    return Came::Asks(asked);
+                }
+                self.permit(&asked.id, None);
             }
             // The turn may have ended while the outcome of another call was waited for.
             if self.later.iter().any(|heard| matches!(heard, Heard::TurnEnded { .. })) {
@@ -229,6 +247,7 @@ impl AgentMind {
                 Ok(heard @ Heard::TurnEnded { .. }) => self.later.push_back(heard),
                 Ok(Heard::Asks(asked)) if self.permissions == Permissions::Ask => return Came::Asks(asked),
                 Ok(heard @ (Heard::Call { .. } | Heard::Text(_))) => self.later.push_back(heard),
+                Ok(Heard::Cost(_)) => return Came::Cost,
                 Ok(_) => {}
                 Err(how) => {
                     return Came::Outcome(Outcome::error(format!("the agent {how}; the call may have run")));

@@ -11,12 +11,15 @@ use crate::tools::Outcome;
 /// How many texts and calls it may say before it is heard no further.
 const LATER: usize = 1024;
 
+/// How many answers its model may begin before its turn is ended: each costs.
+const STRAY: u32 = 8;
+
 /// What a call is told that the agent makes although nothing goes on.
 const NO_TURN: &str = "not run: your plan waits for its verdict, or your work has ended. End your turn now: what comes next arrives as a message.";
 
 impl AgentMind {
-    /// Hears what the agent says until its turn ends; while a question of it is open (`is_question`), on and on. Texts and calls belong to
-    /// the next answer; behind a plan, a call of a handed tool is refused at once. Dropping the future loses nothing.
+    /// Hears what the agent says until its turn ends or has cost something; while a question of it is open (`is_question`), on and on. Texts
+    /// and calls belong to the next answer; behind a plan, a call of a handed tool is refused at once. Dropping the future loses nothing.
     ///
     /// # Errors
     /// How the agent has ended.
@@ -36,11 +39,21 @@ impl AgentMind {
                     self.turn_ended();
                     return Ok(());
                 }
-                (heard @ Heard::Call { is_handed: true, .. }, false) => self.refuse(heard),
+                (Heard::Begins | Heard::Cost(_), false) => return Ok(self.hold_back()),
+                (heard @ Heard::Call { is_handed: true, refused: None, .. }, false) => self.refuse(heard),
                 (heard @ (Heard::Asks(_) | Heard::TurnEnded { .. }), true)
                 | (heard @ (Heard::Call { .. } | Heard::Text(_)), _) => self.later.push_back(heard),
                 _ => {}
             }
+        }
+    }
+
+    /// Ends the turn of an agent that does not: its model is asked again and again.
+    fn hold_back(&mut self) {
+        match (self.stray, &self.process) {
+            (STRAY, Some(process)) => process.interrupt(),
+            (stray, _) if stray > STRAY => self.abandon(),
+            _ => {}
         }
     }
 
@@ -61,7 +74,7 @@ impl AgentMind {
     fn refuse(&mut self, call: Heard) {
         if let (Heard::Call { id, .. }, Some(process)) = (&call, &self.process) {
             process.answer(id, NO_TURN, true);
-            self.outcomes.insert(id.clone(), Outcome::error(NO_TURN));
+            self.refused.insert(id.clone(), NO_TURN);
         }
         self.later.push_back(call);
     }

@@ -6,7 +6,7 @@ use uuid::{Builder, Uuid};
 
 use super::super::HandedTool;
 use super::super::known::stands_for;
-use super::{AgentMind, Line};
+use super::{AgentMind, Line, PLAN_WAITS};
 use crate::model::message_text::{ask, show};
 
 /// What an agent is told that was ended in the middle of its work.
@@ -21,36 +21,36 @@ impl AgentMind {
     pub(crate) fn observe(&mut self, event: &Event) {
         match event {
             Event::Incarnation { incarnation, conversation, prompt } if incarnation == conversation => {
-                (self.conversation, self.count, self.is_work) = (*conversation, 0, false);
+                (self.conversation, self.count) = (*conversation, 0);
                 (self.lines, self.earlier) = (Vec::new(), 0);
                 (self.before, self.has_answered) = (String::new(), false);
-                prompt.iter().for_each(|prompt| self.note(prompt.clone(), true));
+                prompt.iter().for_each(|prompt| self.push(prompt.clone(), false));
             }
             Event::Messages { messages } => {
                 for message in messages.iter().filter_map(|it| Message::from_json(it.clone()).ok()) {
-                    let is_work = message.starts_a_turn(&self.name);
-                    show(&message, &self.name).into_iter().for_each(|text| self.note(text, is_work));
+                    show(&message, &self.name).into_iter().for_each(|text| self.push(text, false));
                 }
             }
             Event::Asked { request_id, reason } => self.push(ask(request_id.as_str(), reason), true),
             Event::Answer { content, .. } => {
-                self.has_answered = true;
+                (self.has_answered, self.stray) = (true, 0);
                 for block in content {
                     let Block::ToolUse { id, name, .. } = block else { continue };
                     match self.tools.iter().find(|tool| tool.text.name == name) {
                         Some(HandedTool { at_once: Some(_), .. }) => self.told_later.insert(id.clone()),
                         // It may have been answered when it was heard.
-                        Some(_) if !self.outcomes.contains_key(id) => self.handed.insert(id.clone()),
+                        Some(_) if !self.refused.contains_key(id) => self.handed.insert(id.clone()),
                         _ => continue,
                     };
                 }
             }
             Event::Result { tool_use_id, content, is_error } => {
-                if self.told_later.remove(tool_use_id) {
-                    self.note(content.clone(), true);
-                } else if self.handed.remove(tool_use_id)
-                    && let Some(process) = &self.process
-                {
+                let is_told_later = self.told_later.remove(tool_use_id);
+                if is_told_later && content != PLAN_WAITS {
+                    self.push(content.clone(), false);
+                }
+                let is_handed = self.handed.remove(tool_use_id) || is_told_later;
+                if let Some(process) = self.process.as_ref().filter(|_| is_handed) {
                     process.answer(tool_use_id, content, *is_error);
                 }
             }
@@ -65,10 +65,8 @@ impl AgentMind {
                 if self.in_turn {
                     self.abandon();
                 }
-                self.later.clear();
-                self.outcomes.clear();
-                (self.is_work, self.in_turn) = (false, false);
-                (self.restarts, self.model_calls) = (0, 0);
+                self.forget_turn();
+                (self.in_turn, self.restarts) = (false, 0);
             }
             _ => {}
         }
@@ -81,11 +79,6 @@ impl AgentMind {
         let end = self.before.len();
         let from = (end.saturating_sub(MAX_BEFORE)..end).find(|at| self.before.is_char_boundary(*at));
         self.before.drain(..from.unwrap_or(end));
-    }
-
-    fn note(&mut self, text: String, is_work: bool) {
-        self.push(text, false);
-        self.is_work |= is_work;
     }
 
     fn push(&mut self, text: String, is_of_work: bool) {
@@ -110,13 +103,19 @@ impl AgentMind {
         let mut news: Vec<_> = self.lines.iter().filter(is_new).cloned().collect();
         let is_stuck = self.is_work && !self.in_turn && news.is_empty();
         let without_id = self.without_id.take();
-        if std::mem::take(&mut self.is_broken) || is_stuck || without_id.is_some() {
-            let id = without_id.map_or_else(Uuid::new_v4, stands_for);
-            news.insert(0, Line { id, text: GO_ON.to_owned(), is_of_work: true });
+        let goes_on = std::mem::take(&mut self.is_broken) || is_stuck || without_id.is_some();
+        let mut first = if goes_on { GO_ON.to_owned() } else { String::new() };
+        if (goes_on || !news.is_empty()) && std::mem::take(&mut self.is_lost) {
+            first = format!("{LOST}{}\n\n{first}", self.before);
         }
-        if !news.is_empty() && std::mem::take(&mut self.is_lost) {
-            let text = format!("{LOST}{}", self.before);
-            news.insert(0, Line { id: Uuid::new_v4(), text, is_of_work: true });
+        // In one message with what is new: a turn may begin with the first one alone.
+        match news.first_mut().filter(|_| without_id.is_none()) {
+            _ if first.is_empty() => {}
+            Some(new) => new.text = format!("{}\n\n{}", first.trim_end(), new.text),
+            None => {
+                let id = without_id.map_or_else(Uuid::new_v4, stands_for);
+                news.insert(0, Line { id, text: first, is_of_work: true });
+            }
         }
         news
     }

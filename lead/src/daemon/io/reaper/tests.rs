@@ -85,7 +85,7 @@ fn what_cannot_be_read_is_no_answer_and_what_is_missing_is_one() {
     let path = |at: TeamPath| team.dir.path(&at);
     let inbox = path(TeamPath::inbox(&team.alice));
     std::fs::remove_file(&inbox).unwrap();
-    let gone = Left { inbox: behind(&read), unread: 0, by_signal: true, goes_on: false };
+    let gone = Left { inbox: behind(&read), unread: 0, by_signal: true };
     assert_eq!(look().unwrap(), gone, "no inbox");
     std::fs::create_dir(&inbox).unwrap();
     assert_eq!(look().unwrap(), gone, "something else");

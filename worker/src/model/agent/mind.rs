@@ -109,7 +109,7 @@ pub(crate) struct AgentMind {
     usage: Usage,
     model_calls: u32,
     /// How many answers its model has begun since it was to end its turn.
-    stray: u32,
+    unfollowed: u32,
     restarts: u32,
     /// How long it may say nothing during a turn before that is told.
     pub(crate) patience: Duration,
@@ -159,7 +159,7 @@ impl AgentMind {
             begun_afresh: None,
             outcomes: HashMap::new(),
             refused: HashMap::new(),
-            stray: 0,
+            unfollowed: 0,
             later: VecDeque::new(),
             usage: Usage::default(),
             model_calls: 0,

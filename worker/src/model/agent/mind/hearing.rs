@@ -110,7 +110,7 @@ impl AgentMind {
             }
             Ok(Heard::Begins) => {
                 self.model_calls = self.model_calls.saturating_add(1);
-                self.stray = self.stray.saturating_add(1);
+                self.unfollowed = self.unfollowed.saturating_add(1);
                 Ok(Heard::Begins)
             }
             Ok(Heard::Cost(cost)) => {

@@ -12,7 +12,7 @@ use crate::tools::Outcome;
 const LATER: usize = 1024;
 
 /// How many answers its model may begin before its turn is ended: each costs.
-const STRAY: u32 = 8;
+const UNFOLLOWED: u32 = 8;
 
 /// What a call is told that the agent makes although nothing goes on.
 const NO_TURN: &str = "not run: your plan waits for its verdict, or your work has ended. End your turn now: what comes next arrives as a message.";
@@ -50,9 +50,9 @@ impl AgentMind {
 
     /// Ends the turn of an agent that does not: its model is asked again and again.
     fn hold_back(&mut self) {
-        match (self.stray, &self.process) {
-            (STRAY, Some(process)) => process.interrupt(),
-            (stray, _) if stray > STRAY => self.abandon(),
+        match (self.unfollowed, &self.process) {
+            (UNFOLLOWED, Some(process)) => process.interrupt(),
+            (unfollowed, _) if unfollowed > UNFOLLOWED => self.abandon(),
             _ => {}
         }
     }

@@ -33,7 +33,7 @@ impl AgentMind {
             }
             Event::Asked { request_id, reason } => self.push(ask(request_id.as_str(), reason), true),
             Event::Answer { content, .. } => {
-                (self.has_answered, self.stray) = (true, 0);
+                (self.has_answered, self.unfollowed) = (true, 0);
                 for block in content {
                     let Block::ToolUse { id, name, .. } = block else { continue };
                     match self.tools.iter().find(|tool| tool.text.name == name) {

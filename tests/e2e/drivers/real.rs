@@ -130,7 +130,7 @@ fn a_message_during_a_call_comes_with_its_outcome_and_outlives_a_kill(real: &Rea
     let server = ModelServer::answering_any_client(move |_| {
         turn += 1;
         match turn {
-            1 | 3 => bash(&format!("touch ready{turn}; until [ -e go{turn} ]; do sleep 0.05; done")),
+            1 | 3 => bash(&format!("touch ready{turn}; until [ -e go{turn} ]; do sleep 1; done")),
             _ => Reply::text("done"),
         }
     });

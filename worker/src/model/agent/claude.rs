@@ -10,7 +10,7 @@ use teamd_shared::transcript::Usage;
 use uuid::Uuid;
 
 use super::handed::HandedCalls;
-use super::{AgentDriver, AgentSession, HandedTool, Heard, begins, why_it_failed};
+use super::{AgentDriver, AgentSession, HandedTool, Heard, too_old, why_it_failed};
 use crate::core::submission::Permission;
 
 /// What the tools that are handed over are called by the agent.
@@ -252,10 +252,7 @@ impl AgentDriver for Claude {
             (Some("control_request"), _) => return self.control(&frame),
             (Some("control_response"), _) if frame["response"]["request_id"] == "begin" => {
                 let version = frame["response"]["response"]["claude_code_version"].as_str();
-                vec![
-                    begins(Protocol::Claude, version.unwrap_or_default())
-                        .map_or_else(|why| why, |()| Heard::Ready),
-                ]
+                vec![too_old(Protocol::Claude, version.unwrap_or_default()).unwrap_or(Heard::Ready)]
             }
             (Some("command_lifecycle"), _) if frame["state"] == "started" => frame["command_uuid"]
                 .as_str()

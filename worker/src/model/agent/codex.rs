@@ -119,9 +119,9 @@ impl Codex {
             (Some(INITIALIZE), None) => {
                 // `teamd/0.169.0 (Debian …)`
                 let said = frame["result"]["userAgent"].as_str().and_then(|agent| agent.split_once('/'));
-                match super::begins(Protocol::Codex, said.map_or("", |(_, version)| version)) {
-                    Ok(()) => (line(&json!({"method": "initialized"})) + &line(&self.opening), Vec::new()),
-                    Err(heard) => (String::new(), vec![heard]),
+                match super::too_old(Protocol::Codex, said.map_or("", |(_, version)| version)) {
+                    None => (line(&json!({"method": "initialized"})) + &line(&self.opening), Vec::new()),
+                    Some(heard) => (String::new(), vec![heard]),
                 }
             }
             (Some(THREAD), None) => {

@@ -135,11 +135,11 @@ pub(crate) fn open_kept(path: &Path) -> io::Result<File> {
     Ok(open(path, flags, Mode::empty())?.into())
 }
 
-/// Tells whether an agent may begin, given the version that it says it is; one that says none may.
-fn begins(protocol: Protocol, said: &str) -> Result<(), Heard> {
-    let too_old = protocol.published().zip(Version::read(said));
-    let too_old = too_old.and_then(|(published, version)| published.too_old(version));
-    too_old.map_or(Ok(()), |why| Err(Heard::Unusable(format!("cannot be driven: {why}"))))
+/// Returns why an agent cannot be driven, given the version that it says it is; one that says none can.
+fn too_old(protocol: Protocol, said: &str) -> Option<Heard> {
+    let (published, version) = protocol.published().zip(Version::read(said))?;
+    let why = published.too_old(version)?;
+    Some(Heard::Unusable(format!("cannot be driven: {why}")))
 }
 
 /// Says why a turn failed, given the status of its service's answer.

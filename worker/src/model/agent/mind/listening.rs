@@ -39,7 +39,10 @@ impl AgentMind {
                     self.turn_ended();
                     return Ok(());
                 }
-                (Heard::Begins | Heard::Cost(_), false) => return Ok(self.hold_back()),
+                (Heard::Begins | Heard::Cost(_), false) => {
+                    self.hold_back();
+                    return Ok(());
+                }
                 (heard @ Heard::Call { is_handed: true, refused: None, .. }, false) => self.refuse(heard),
                 (heard @ (Heard::Asks(_) | Heard::TurnEnded { .. }), true)
                 | (heard @ (Heard::Call { .. } | Heard::Text(_)), _) => self.later.push_back(heard),

@@ -530,7 +530,16 @@ fn axe_finds_nothing_serious_on_a_phone_and_on_a_desk_light_and_dark() {
     team.teamctl(["spawn", "bo", "--plan", "--prompt", plan].iter().chain(&script)).ok();
     team.until_planned("bo");
     team.teamctl(["spawn", "cy", "--auto"].iter().chain(&script)).ok();
-    team.teamctl(["task", "add", "Passes", "--check", "true", "--description", "/bash true"]).ok();
+    team.teamctl([
+        "task",
+        "add",
+        "Passes, with a subject of many words",
+        "--check",
+        "true",
+        "--description",
+        "/bash true",
+    ])
+    .ok();
     team.teamctl(["task", "add", "Fails", "--check", "echo no; false", "--description", "/bash true"]).ok();
     team.teamctl(["task", "add", "Waits", "--after", "2"]).ok();
     team.until("the check to fail", || !team.journal().iter().all(|line| line["event"] != "returned"));

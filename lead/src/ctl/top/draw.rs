@@ -22,7 +22,7 @@ use crate::ctl::grouping::Group;
 use crate::ctl::output::paint;
 use crate::ctl::render::{BAD, BOLD, DIM, count};
 use crate::ctl::table::{cut, width};
-use crate::ctl::view::{Row, Seen, Side};
+use crate::ctl::view::{Row, Seen, Side, pending};
 use crate::ctl::{clock, escape, tokens};
 
 /// From so many columns on, lists and texts stand side by side.
@@ -85,7 +85,7 @@ impl App {
         let agent = self.agent().map_or_else(|| "Conversation".to_owned(), ToString::to_string);
         let titles = [
             "Team".to_owned(),
-            format!("Requests{}", count(self.requests.keys().len())),
+            format!("Requests{}", count(pending(scene.seen.team, "").len())),
             format!("Tasks{}", count(open)),
             "Feed".to_owned(),
             agent,

@@ -81,6 +81,7 @@ impl App {
             (_, Some(_), ..) => &[("y", "yes"), ("any other key", "no")],
             (_, _, Some(_), _) => &[("j k space", "scroll"), ("Esc", "back")],
             (.., Pane::Team) if self.showing.is_some() => PLAN,
+            (.., Pane::Team) if self.members.selected().is_none() => &MEMBER[4..],
             (.., Pane::Team) => MEMBER,
             (.., Pane::Requests) if self.reads_request => READING,
             (.., Pane::Requests) if self.showing.is_some() => REQUEST,

@@ -413,7 +413,9 @@ fn the_filter_leaves_only_what_it_is_found_in() {
     stage.press("\x1b");
     assert!(stage.draw().contains("NEEDS YOU"));
     stage.press("/no such\n");
-    assert!(stage.draw().contains("Esc shows all"));
+    let screen = stage.draw();
+    assert!(screen.contains("Esc shows all") && screen.contains("2 Requests 1"), "{screen}");
+    assert!(!screen.contains("shut down"), "no teammate is selected: {screen}");
 }
 
 #[test]

@@ -16,15 +16,6 @@ export function h(tag, attributes, ...children) {
   return element;
 }
 
-/** The width of a letter of a drawing. */
-export const LETTER = 6.8;
-
-/** Cuts a text to the letters for which there is room. */
-export function fit(text, room) {
-  const letters = Math.max(3, Math.floor(room / LETTER));
-  return text.length > letters ? `${text.slice(0, letters - 1)}…` : text;
-}
-
 /** Makes the children of an element those of the items. What did not change stays, with what is typed into it. */
 export function keep(parent, items, key, make) {
   const known = new Map([...parent.children].map((child) => [child.dataset.key, child]));

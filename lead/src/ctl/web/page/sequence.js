@@ -1,8 +1,8 @@
 // The sequence diagram: a lifeline for each agent, an arrow for each message, a bar for each incarnation. Only rows in sight are drawn.
 
-import { LETTER, clock, fit, h, open } from './element.js';
+import { clock, h, open } from './element.js';
 
-const [LEFT, HUES] = [80, 6];
+const [LEFT, HUES, LETTER] = [80, 6, 6.8];
 /** The spans of time that can be chosen, in seconds. */
 const TIMES = { 'all times': '', 'the last minute': 60, 'the last 10 minutes': 600, 'the last hour': 3600, 'the last day': 86400 };
 /** How many events there are at first, and how many more each time. */
@@ -12,6 +12,12 @@ const PAGE = 200;
 function inSight([a, b], [left, right]) {
   const keep = (x) => Math.min(Math.max(x, left), right);
   return [keep(a), keep(b)];
+}
+
+/** Cuts a text to the letters for which there is room. */
+function fit(text, room) {
+  const letters = Math.max(3, Math.floor(room / LETTER));
+  return text.length > letters ? `${text.slice(0, letters - 1)}…` : text;
 }
 
 function note(event, x, y, sight) {

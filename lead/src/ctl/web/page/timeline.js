@@ -1,6 +1,6 @@
 // The timeline: what each teammate and each task did when, on one axis.
 
-import { clock, day, fit, h, open } from './element.js';
+import { clock, day, h, open } from './element.js';
 
 const [ROW, HEAD, SHORTEST, LONGEST] = [26, 26, 10, 30 * 86400];
 /** Distances between two times on the axis, in seconds. */
@@ -77,7 +77,7 @@ export const timeline = {
       const show = () => open(one.title, inWords(one));
       const name = one.label ?? one.name;
       return [h('g', { tabindex: 0, role: 'button', 'aria-label': name, onclick: show, onkeydown: (key) => { if (key.key === 'Enter') show(); } },
-        h('rect.hit', { x: 0, y: at * ROW, width, height: ROW }), h('svg', { y: at * ROW, width: left - 4, height: ROW }, h('text', { x: 8, y: ROW / 2 + 4 }, fit(name, left - 12))), paths), h('g', { 'aria-hidden': 'true' }, marks)];
+        h('rect.hit', { x: 0, y: at * ROW, width, height: ROW }), h('svg', { y: at * ROW, width: left - 4, height: ROW }, h('text', { x: 8, y: ROW / 2 + 4 }, name)), paths), h('g', { 'aria-hidden': 'true' }, marks)];
     };
     const paint = () => {
       if (!state.members || !box.clientWidth) return;

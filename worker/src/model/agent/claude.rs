@@ -22,7 +22,7 @@ const SETTINGS: [(&str, &str); 2] =
     [("ENABLE_TOOL_SEARCH", "false"), ("CLAUDE_CODE_DISABLE_BACKGROUND_TASKS", "1")];
 
 /// Its tools for teams, tasks, worktrees and subagents of its own: two protocols confuse a model. And those that ask a person.
-const DISALLOWED: &str = "Task,Agent,SendMessage,ListAgents,EnterWorktree,ExitWorktree,EnterPlanMode,ExitPlanMode,AskUserQuestion,CronCreate,CronDelete,CronList,ScheduleWakeup,Workflow,Monitor";
+const DISALLOWED: &str = "Task,Agent,SendMessage,ListAgents,EnterWorktree,ExitWorktree,EnterPlanMode,ExitPlanMode,AskUserQuestion,CronCreate,CronDelete,CronList,ScheduleWakeup,Workflow,Monitor,TaskStop";
 
 /// The version of MCP that is spoken.
 const MCP: &str = "2025-11-25";

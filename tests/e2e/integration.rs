@@ -351,6 +351,9 @@ fn a_daemon_that_is_killed_while_it_integrates_does_so_once() {
     team.kill_daemon();
     team.teamd(["start"]).ok();
     assert_eq!(task(&team, 1)["status"], "in_review");
+    // What a git leaves that is killed while it moves the branch.
+    let leaves = "cd $HOME/.local/state/teamd/repositories/*/team.git && touch {refs/heads/integration,packed-refs}.lock";
+    assert!(team.command("bash", ["-c", leaves]).status().unwrap().success());
     team.write("go", "");
     // As soon as it says that it integrates, and again at each chance.
     for _ in 0..3 {

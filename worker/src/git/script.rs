@@ -1,6 +1,7 @@
 //! One confined script of `git` commands: it says lines `key=value`, and nothing of what `git` prints can pass for one.
 
 use std::fs::File;
+use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -105,6 +106,29 @@ impl Said {
     }
 }
 
+/// Removes the locks that a git has left which was killed: no other works in the team repository now.
+fn remove_stale_locks(repository: &Path) -> io::Result<()> {
+    let mut level = vec![repository.to_owned()];
+    while let Some(at) = level.pop() {
+        let entries = match std::fs::read_dir(&at) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(error),
+        };
+        for entry in entries {
+            let entry = entry?;
+            let (path, kind) = (entry.path(), entry.file_type()?);
+            if kind.is_dir() && path.starts_with(repository.join("refs")) {
+                level.push(path);
+            } else if kind.is_file() && path.extension().is_some_and(|extension| extension == "lock") {
+                tracing::warn!("removing {}, which a git has left that was killed", path.display());
+                std::fs::remove_file(&path)?;
+            }
+        }
+    }
+    Ok(())
+}
+
 impl Git<'_> {
     /// Runs a script that may write in this directory and nowhere else, has no network, and is given these variables.
     pub(super) async fn run(
@@ -159,6 +183,7 @@ impl Git<'_> {
         }
         let lock = File::options().create(true).append(true).mode(0o600).open(home.join("lock"))?;
         flock(&lock, FlockOperation::LockExclusive).context("cannot lock the team repository")?;
+        remove_stale_locks(&super::repository(self.order)).context("cannot remove a lock of git")?;
         Ok(lock)
     }
 

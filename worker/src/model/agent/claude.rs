@@ -171,6 +171,7 @@ impl Claude {
             let errors = frame["errors"].as_array().into_iter().flatten().filter_map(Value::as_str);
             return vec![Heard::NotResumed(errors.collect::<Vec<_>>().join("; "))];
         }
+        self.calls.turn_ended();
         let counted = std::mem::take(&mut self.counted).of_turn;
         let rest = usage_of(&frame["usage"]).beyond(&counted);
         let failure = (frame["is_error"] == true).then(|| {

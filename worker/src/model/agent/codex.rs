@@ -178,6 +178,7 @@ impl Codex {
             "error" if params["willRetry"] == true => vec![Heard::Retry(failure(&params["error"]))],
             "turn/completed" => {
                 self.turn = None;
+                self.calls.turn_ended();
                 let mut heard = self.run_on();
                 heard.push(Heard::TurnEnded { failure: how_it_ended(&params["turn"]) });
                 return (self.say_waiting(), heard);

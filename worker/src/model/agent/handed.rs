@@ -15,8 +15,9 @@ pub(super) struct HandedCalls<A> {
     pub(super) tools: Vec<HandedTool>,
     /// What was called and not asked for yet, with what it is told at once, and whether that is an error.
     called: HashMap<String, Option<(&'static str, bool)>>,
-    /// Calls that were told something at once, and have no outcome.
+    /// Calls that were told something at once, and have no outcome; and whether one of them was made in this turn.
     open: HashSet<String>,
+    is_waiting: bool,
     asked: HashMap<String, A>,
     /// Outcomes that were not asked for yet.
     early: HashMap<String, (String, bool)>,
@@ -28,6 +29,7 @@ impl<A> HandedCalls<A> {
             tools,
             called: HashMap::new(),
             open: HashSet::new(),
+            is_waiting: false,
             asked: HashMap::new(),
             early: HashMap::new(),
         }
@@ -41,8 +43,9 @@ impl<A> HandedCalls<A> {
     /// Takes in that the model calls a tool; none: it is no handed one. Returns why the call is refused, if it is.
     pub(super) fn called(&mut self, id: &str, tool: &str) -> Option<Option<&'static str>> {
         let at_once = self.tools.iter().find(|handed| handed.text.name == tool)?.at_once;
-        let refused = at_once.and_then(|it| it.again).filter(|_| !self.open.is_empty());
+        let refused = at_once.and_then(|it| it.again).filter(|_| self.is_waiting);
         if at_once.is_some() && refused.is_none() {
+            self.is_waiting = true;
             self.open.insert(id.to_owned());
         }
         let told = at_once.map(|it| refused.map_or((it.told, false), |why| (why, true)));
@@ -66,10 +69,17 @@ impl<A> HandedCalls<A> {
         }
     }
 
+    /// Takes in that the turn has ended.
+    pub(super) fn turn_ended(&mut self) {
+        self.is_waiting = false;
+    }
+
     /// Takes in what came of a call; returns where the agent wants it, if it has asked.
     pub(super) fn answered(&mut self, id: &str, content: &str, is_error: bool) -> Option<A> {
         let by = self.asked.remove(id);
-        if !self.open.remove(id) && by.is_none() {
+        if self.open.remove(id) {
+            self.is_waiting = false;
+        } else if by.is_none() {
             self.early.insert(id.to_owned(), (content.to_owned(), is_error));
         }
         by

@@ -74,6 +74,21 @@ fn what_may_take_days_is_answered_at_once_and_a_question_is_answered_once() {
         ),
     );
     assert_eq!(text_of(&hears(&mut claude, &tool_call("plan_approval", "p")).0), "later");
+    // Another plan behind it is refused; after the verdict, or the end of the turn (that of an interrupted call, too), it is not.
+    let plan = |claude: &mut Claude, id: &str| {
+        let block =
+            json!({"type": "tool_use", "id": id, "name": "mcp__team__plan_approval", "input": {"plan": "x"}});
+        hears(claude, &assistant(&block));
+        text_of(&hears(claude, &tool_call("plan_approval", id)).0).to_owned()
+    };
+    assert_eq!(plan(&mut claude, "p2"), "one plan at a time");
+    assert_eq!(claude.answer("p", "approved", false), "");
+    assert_eq!(
+        (plan(&mut claude, "p3"), plan(&mut claude, "p4")),
+        ("later".into(), "one plan at a time".into())
+    );
+    hears(&mut claude, &json!({"type": "result", "is_error": true, "usage": {}}));
+    assert_eq!(plan(&mut claude, "p5"), "later");
     let asks = json!({"type": "control_request", "request_id": "q", "request": {"subtype": "can_use_tool", "tool_name": "Bash", "input": {"command": "ls"}}});
     let [Heard::Asks(asked)] = &hears(&mut claude, &asks).1[..] else { panic!("no question") };
     assert_eq!((asked.tool.as_str(), &asked.input), ("Bash", &json!({"command": "ls"})));

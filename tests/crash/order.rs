@@ -236,8 +236,8 @@ impl Order {
             .is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
     }
 
-    /// A shim whose worker is gone, and that holds neither another member's liveness lock nor that of a check, which goes on when the
-    /// author of the work has ended. The daemon, which would end it, is stopped.
+    /// A shim whose worker is gone, and that holds neither another member's liveness lock nor that of a check or of the team repository,
+    /// whose jobs go on when the author of the work has ended. The daemon, which would end it, is stopped.
     fn shim_of(&self, name: &str) -> Option<i32> {
         let scratch = self.team.parent()?.to_string_lossy().into_owned();
         let pids = std::fs::read_dir("/proc").ok()?.flatten();
@@ -252,9 +252,10 @@ impl Order {
         let others = |&pid: &i32| {
             let lock = std::fs::read_link(format!("/proc/{pid}/fd/0"));
             lock.map_or(true, |lock| {
-                let is_of_a_check = lock == self.team.join("run/checks");
-                is_of_a_check
-                    || lock.starts_with(self.team.join("transcript")) && lock != self.transcript(name)
+                let is_of_repository =
+                    lock.ends_with("lock") && lock.to_string_lossy().contains("/teamd/repositories/");
+                let is_of_a_job = lock == self.team.join("run/checks") || is_of_repository;
+                is_of_a_job || lock.starts_with(self.team.join("transcript")) && lock != self.transcript(name)
             })
         };
         pids.filter(keeps).find(|pid| has_lost_its_worker(pid) && !others(pid))

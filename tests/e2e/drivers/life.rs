@@ -3,7 +3,7 @@
 use nix::sys::signal::Signal;
 use serde_json::json;
 
-use super::{CLAUDE, CODEX, KEY, LIVE, SETS, Stub, runs, session, spawn, team_of};
+use super::{CLAUDE, CODEX, KEY, LIVE, SETS, Stub, agent_if_any, runs, session, spawn, team_of};
 use crate::checkouts::{REPOSITORY, add, git, until, user};
 use crate::support::signal;
 
@@ -107,6 +107,20 @@ pub(super) fn a_plan_ends_the_turn_and_its_verdict_arrives_as_a_message(stub: &S
         team.until_finished("carol", 2);
         assert_eq!(team.text("more"), "y\n", "{layers}");
     }
+}
+
+/// Each answer of its model costs, and nothing follows from it before the verdict.
+pub(super) fn an_agent_that_goes_on_and_on_behind_its_plan_is_stopped(stub: &Stub) {
+    let Some(team) = team_of(&[stub], LIVE) else { return };
+    let orders = format!("@plan_approval {{\"plan\": \"make it\"}}\n{}", "$ sleep 0.1\n".repeat(40));
+    spawn(&team, stub, &["--plan", "--prompt", &orders]);
+    let id = team.until_planned("carol");
+    team.until("the end of the agent", || agent_if_any(&team).is_none());
+    let calls = session(&team, stub).matches("\"call\": ").count();
+    assert!((8..15).contains(&calls), "{calls}");
+    team.teamctl(["approve", &id, "--feedback", "\n$ echo done > made\n"]).ok();
+    team.until_finished("carol", 1);
+    assert_eq!(team.text("made"), "done\n");
 }
 
 /// It has arrived while a command ran, and its model has not seen it: as any message that waits, it begins the next piece of work.

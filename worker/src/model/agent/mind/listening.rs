@@ -11,7 +11,7 @@ use crate::tools::Outcome;
 /// How many texts and calls it may say before it is heard no further.
 const LATER: usize = 1024;
 
-/// How many answers its model may begin before its turn is ended: each costs.
+/// How many answers its model may begin before the agent is ended: each costs.
 const UNFOLLOWED: u32 = 8;
 
 /// What a call is told that the agent makes although nothing goes on.
@@ -39,24 +39,18 @@ impl AgentMind {
                     self.turn_ended();
                     return Ok(());
                 }
-                (Heard::Begins | Heard::Cost(_), false) => {
-                    self.hold_back();
+                // It is ended: whether it obeys an interrupt must not matter. The next one goes on with its session.
+                (Heard::Begins, false) if self.unfollowed > UNFOLLOWED => {
+                    tracing::warn!("the agent does not end its turn: it is ended");
+                    self.abandon();
                     return Ok(());
                 }
+                (Heard::Begins | Heard::Cost(_), false) => return Ok(()),
                 (heard @ Heard::Call { is_handed: true, refused: None, .. }, false) => self.refuse(heard),
                 (heard @ (Heard::Asks(_) | Heard::TurnEnded { .. }), true)
                 | (heard @ (Heard::Call { .. } | Heard::Text(_)), _) => self.later.push_back(heard),
                 _ => {}
             }
-        }
-    }
-
-    /// Ends the turn of an agent that does not: its model is asked again and again.
-    fn hold_back(&mut self) {
-        match (self.unfollowed, &self.process) {
-            (UNFOLLOWED, Some(process)) => process.interrupt(),
-            (unfollowed, _) if unfollowed > UNFOLLOWED => self.abandon(),
-            _ => {}
         }
     }
 

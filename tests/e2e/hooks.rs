@@ -148,6 +148,65 @@ fn a_repository_brings_no_hooks() {
     );
 }
 
+/// A hook runs outside of the sandbox: a program or a module that a teammate has written is not found, by whatever way it is looked for.
+#[test]
+fn nothing_that_a_teammate_writes_runs_with_a_hook() {
+    let team = Team::new();
+    let root = team.root().canonicalize().unwrap();
+    let root = root.to_str().unwrap();
+    let path = std::env::var("PATH").unwrap();
+    let team = team
+        .with("PATH", &format!("{root}/bin:bin::.:{path}"))
+        .with("PYTHONPATH", root)
+        .with("PYTHONSTARTUP", &format!("{root}/json.py"))
+        .with("LD_PRELOAD", "")
+        .with("ENV", &format!("{root}/planted.sh"))
+        .with("BASH_ENV", &format!("{root}/planted.sh"))
+        .with("OLDPWD", root)
+        .with("GIT_DIR", &format!("{root}/git"))
+        .with("TMPDIR", root)
+        .with("SLACK", "passed on");
+    if !team.command("python3", ["-c", ""]).status().is_ok_and(|status| status.success()) {
+        return crate::support::cgroup::note(
+            "skipped: an interpreter is wanted that looks for modules where it runs",
+        );
+    }
+    let file = configure(&team.home(), &[]);
+    let told = team.home().join("told").display().to_string();
+    let hook = format!(
+        "python3 -c 'import json, os, sys; print(json.dumps([os.getcwd(), json.load(sys.stdin), dict(os.environ)]))' > {told}.new; date; bash -c true; cd - ; ./date; mv {told}.new {told}"
+    );
+    fs::write(&file, format!("[hooks]\nenv = ['SLACK']\non_idle = \"\"\"{hook}\"\"\"\n")).unwrap();
+    team.teamd(["start"]).ok();
+    team.spawn("alice", "");
+    fs::create_dir(team.root().join("bin")).unwrap();
+    let (python, shell) = (format!("open('{root}/RAN', 'w')"), format!("#!/bin/sh\ntouch {root}/RAN"));
+    for (name, content) in [
+        ("json.py", &python),
+        ("os.py", &python),
+        ("sitecustomize.py", &python),
+        ("planted.sh", &shell),
+        ("date", &shell),
+        ("bin/date", &shell),
+        ("bin/python3", &shell),
+        ("bin/mv", &shell),
+    ] {
+        team.write(name, content);
+        fs::set_permissions(team.root().join(name), PermissionsExt::from_mode(0o755)).unwrap();
+    }
+    team.send("alice", "go on").ok();
+    team.until("the hook to be told", || Path::new(&told).exists());
+    let said: Value = serde_json::from_str(&fs::read_to_string(&told).unwrap()).unwrap();
+    let folder = file.parent().unwrap().canonicalize().unwrap();
+    assert_eq!((said[0].as_str(), said[1]["workspace"].as_str()), (folder.to_str(), Some(root)), "{said}");
+    assert_eq!(said[2]["SLACK"], "passed on", "{said}");
+    // A `python3` may be a script that puts more before it.
+    assert!(said[2]["PATH"].as_str().unwrap().ends_with(path.as_str()), "{said}");
+    assert!(!said[2].to_string().contains(root), "{said}");
+    team.teamd(["stop"]).ok();
+    assert!(!team.made("RAN"), "what a teammate wrote has run outside of its sandbox");
+}
+
 #[test]
 fn no_tool_changes_the_hooks_though_it_may_write_all_around_them() {
     for (is_there, is_named) in [(false, true), (true, true), (true, false)] {

@@ -1,13 +1,16 @@
 //! The hooks: commands of the user that the daemon runs when something happened, with the facts as JSON on standard input.
 //!
 //! They stand in the user's own configuration only, and no tool can write there. The file is read for each hook, so a change counts at once.
+//! A hook runs in the folder of that configuration, and never where a teammate may write: an interpreter believes what lies in its directory.
 //! The daemon never waits for a hook. It runs a few at once, each in a process group of its own and for a limited time.
+
+mod surroundings;
 
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -23,6 +26,8 @@ use tokio::process::{Child, Command};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
+
+use surroundings::Surroundings;
 
 /// How many hooks run at once.
 const AT_ONCE: usize = 4;
@@ -64,6 +69,15 @@ struct Commands {
     on_request: Option<String>,
     on_idle: Option<String>,
     on_end: Option<String>,
+    /// The variables of the daemon that hooks are given beside the usual ones.
+    env: Vec<String>,
+}
+
+/// A hook of the user's, with what it finds around it.
+#[derive(Debug)]
+struct Ready {
+    command: String,
+    surroundings: Surroundings,
 }
 
 impl Hook {
@@ -75,20 +89,23 @@ impl Hook {
         }
     }
 
-    /// Returns the user's command for it, if there is one.
-    fn command(self) -> io::Result<Option<String>> {
-        let Commands { on_request, on_idle, on_end } = config()?.hooks;
-        Ok(match self {
+    /// Returns the user's command for it, if there is one. `territory`: where teammates write.
+    fn ready(self, territory: &[PathBuf]) -> io::Result<Option<Ready>> {
+        let Ok(folder) = config_dir(|name| std::env::var_os(name)) else { return Ok(None) };
+        let Commands { on_request, on_idle, on_end, env } = config(&folder)?.hooks;
+        let command = match self {
             Self::Request => on_request,
             Self::Idle => on_idle,
             Self::End => on_end,
-        })
+        };
+        let Some(command) = command else { return Ok(None) };
+        let surroundings = Surroundings::new(folder, std::env::vars_os(), &env, territory);
+        Ok(Some(Ready { command, surroundings }))
     }
 }
 
 /// Reads the user's own file. A link below the home directory is refused: a tool that can write there could replace it.
-fn config() -> io::Result<Config> {
-    let Ok(folder) = config_dir(|name| std::env::var_os(name)) else { return Ok(Config::default()) };
+fn config(folder: &Path) -> io::Result<Config> {
     let path = folder.join("config.toml");
     let wrong = |why: &str| io::Error::other(format!("{} is not used: {why}", path.display()));
     let real_home = std::env::var_os("HOME").map(PathBuf::from);
@@ -124,12 +141,12 @@ impl Hooks {
         Self { tasks: JoinSet::new(), room: Arc::new(Semaphore::new(AT_ONCE)), pids }
     }
 
-    /// Runs the user's command for what happened, if there is one, in the workspace of the member.
-    pub(crate) fn run(&mut self, hook: Hook, workspace: &str, mut facts: Value) {
+    /// Runs the user's command for what happened, if there is one. `territory`: where teammates write.
+    pub(crate) fn run(&mut self, hook: Hook, territory: &[PathBuf], mut facts: Value) {
         while self.tasks.try_join_next().is_some() {}
         let name = hook.as_str();
-        let command = match hook.command() {
-            Ok(Some(command)) => command,
+        let ready = match hook.ready(territory) {
+            Ok(Some(ready)) => ready,
             Ok(None) => return,
             Err(why) => return tracing::error!("no hook `{name}`: {why}"),
         };
@@ -137,11 +154,11 @@ impl Hooks {
             return tracing::error!("a hook `{name}` is left out: {WAITING} wait already");
         }
         facts["hook"] = json!(name);
-        let (room, pids, workspace) = (Arc::clone(&self.room), Arc::clone(&self.pids), workspace.to_owned());
+        let (room, pids) = (Arc::clone(&self.room), Arc::clone(&self.pids));
         self.tasks.spawn(async move {
             // It is never closed.
             let _room = room.acquire().await;
-            if let Err(why) = run(&command, &workspace, &facts.to_string(), &pids, LIMIT).await {
+            if let Err(why) = run(&ready, &facts.to_string(), &pids, LIMIT).await {
                 tracing::error!("the hook `{name}` failed: {why}");
             }
         });
@@ -173,22 +190,19 @@ fn kill(pid: u32) {
 }
 
 /// Runs a hook to its end, or to its time limit.
-async fn run(
-    command: &str,
-    workspace: &str,
-    facts: &str,
-    pids: &HookPids,
-    limit: Duration,
-) -> Result<(), String> {
+async fn run(ready: &Ready, facts: &str, pids: &HookPids, limit: Duration) -> Result<(), String> {
+    let Ready { command, surroundings: Surroundings { folder, variables } } = ready;
     let child = Command::new("/bin/sh")
         .args(["-c", command])
-        .current_dir(workspace)
+        .current_dir(folder)
+        .env_clear()
+        .envs(variables.iter().map(|(name, value)| (name, value)))
         .process_group(0)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn();
-    let mut child = child.map_err(|error| format!("cannot run it in {workspace}: {error}"))?;
+    let mut child = child.map_err(|error| format!("cannot run it in {}: {error}", folder.display()))?;
     // Its number is known until it is reaped.
     let pid = child.id().unwrap_or_default();
     locked(pids).insert(pid);
@@ -242,7 +256,9 @@ mod tests {
     fn ran(command: &str, limit: Duration) -> Result<(), String> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let pids = HookPids::default();
-        let ended = runtime.block_on(run(command, "/", "{}", &pids, limit));
+        let surroundings = Surroundings::new("/".into(), std::env::vars_os(), &[], &[]);
+        let ready = Ready { command: command.to_owned(), surroundings };
+        let ended = runtime.block_on(run(&ready, "{}", &pids, limit));
         assert!(locked(&pids).is_empty());
         ended
     }

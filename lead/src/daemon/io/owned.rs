@@ -205,14 +205,14 @@ impl Owned {
         match record {
             Record::Member(it) => {
                 let facts = json!({"exit": it.member.exit});
-                self.run_hook_of(Hook::End, &team.team_name, &it.member, facts);
+                self.run_hook_of(Hook::End, team, &it.member, facts);
             }
             Record::Request(it) => {
                 let author = team.members.iter().find(|(name, _)| name.as_str() == it.request.member());
                 let author = author.map(|(_, state)| &state.record);
                 if let Some(author) = author.filter(|_| team.judge_of(&it.request) == ApproveBy::Person) {
                     let facts = json!({"request": it.request});
-                    self.run_hook_of(Hook::Request, &team.team_name, author, facts);
+                    self.run_hook_of(Hook::Request, team, author, facts);
                 }
             }
             Record::Team(_) | Record::Task(_) | Record::Snapshot(_) => {}
@@ -223,24 +223,20 @@ impl Owned {
     pub(crate) fn work_ended(&mut self, team: &Team, notice: &Message) {
         let author = team.members.iter().find(|(name, _)| name.as_str() == notice.from);
         if let Some((_, state)) = author {
-            self.run_hook_of(
-                Hook::Idle,
-                &team.team_name,
-                &state.record,
-                json!({"message": notice.to_json()}),
-            );
+            self.run_hook_of(Hook::Idle, team, &state.record, json!({"message": notice.to_json()}));
         }
     }
 
-    fn run_hook_of(&mut self, hook: Hook, team_name: &str, member: &Member, mut facts: Value) {
+    fn run_hook_of(&mut self, hook: Hook, team: &Team, member: &Member, mut facts: Value) {
         let Terms { role, model, workspace, .. } = &member.terms;
-        let of_member = json!({"at": clock::wall(), "team_name": team_name, "team_dir": self.dir.root(), "name": member.name,
+        let of_member = json!({"at": clock::wall(), "team_name": team.team_name, "team_dir": self.dir.root(), "name": member.name,
             "role": role, "model": model, "workspace": workspace, "incarnation": member.incarnation});
         facts
             .as_object_mut()
             .into_iter()
             .for_each(|it| it.extend(of_member.as_object().cloned().into_iter().flatten()));
-        self.hooks.run(hook, workspace, facts);
+        let territory: Vec<_> = team.territory().map(|(path, _)| path.to_owned()).collect();
+        self.hooks.run(hook, &territory, facts);
     }
 
     fn try_start(

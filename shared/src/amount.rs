@@ -19,7 +19,7 @@ const LEAST_WINDOW: u64 = 4_000;
 const LEAST_MEMORY: u64 = 64 << 20;
 
 /// The longest time that is read, in seconds: 10 years.
-const LONGEST: f64 = 315_360_000.0;
+pub(crate) const LONGEST: f64 = 315_360_000.0;
 
 /// Reads a time: a number with `ms`, `s`, `m`, `h` or `d`, or a bare number of seconds. At most 10 years.
 ///

@@ -60,6 +60,8 @@ impl TeamSandbox {
     }
 }
 
+json::record!(Roster);
+
 impl Default for Roster {
     /// The roster of a team without a daemon and without members.
     fn default() -> Self {
@@ -184,7 +186,7 @@ impl Roster {
     /// As [`Roster::load`].
     pub fn load_one(dir: &TeamDir, name: &Name) -> Result<Option<Self>, ConfigError> {
         Self::read(dir, |bytes| {
-            let one = only(bytes, name).and_then(|one| serde_json::from_slice(&one).ok());
+            let one = only(bytes, name).and_then(|one| json::read(&one).ok());
             // Else it does not look as this version writes it.
             let mut roster: Self = one.map_or_else(|| json::read(bytes), Ok)?;
             roster.members.retain(|member| member.name == *name);

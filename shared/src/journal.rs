@@ -58,6 +58,8 @@ pub struct Line {
     pub record: Record,
 }
 
+json::record!(Line);
+
 /// Reads the whole lines of a journal, each with its number; a torn last line is not there yet. Blank ones are left out.
 ///
 /// # Errors

@@ -1,21 +1,56 @@
 //! Reading JSON as other programs write it. Python and Lua write whole numbers as `1.0`, and a text that was cut inside an
 //! emoji as half of a surrogate pair (`"\ud83d"`). JSON allows both.
 
+mod shape;
+
 use serde::de::DeserializeOwned;
 use serde_json::{Error, Value};
+
+pub use shape::Shape;
 
 /// The whole numbers that a 64-bit float holds exactly.
 const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
 
-/// Reads a record. One that cannot be read as it stands is read again with its whole numbers written as such.
+/// A record of a file: it is read as its schema says, and in no other way.
+pub trait Record: DeserializeOwned {
+    /// Returns what its schema says of its shape.
+    fn shape() -> &'static Shape;
+}
+
+/// Says that a type is a record of a file.
+macro_rules! record {
+    ($($type:ty),+) => {
+        $(impl $crate::json::Record for $type {
+            fn shape() -> &'static $crate::json::Shape {
+                static SHAPE: std::sync::LazyLock<$crate::json::Shape> =
+                    std::sync::LazyLock::new($crate::json::Shape::of::<$type>);
+                &SHAPE
+            }
+        })+
+    };
+}
+pub(crate) use record;
+
+/// Reads a record: the one reader of a start, of `lint` and of every command. One that cannot be read as it stands is read again
+/// with its whole numbers written as such.
 ///
 /// # Errors
 /// The error of the first reading.
-pub fn read<T: DeserializeOwned>(text: &[u8]) -> Result<T, Error> {
-    serde_json::from_slice(text).or_else(|error| {
-        let again = value(text).and_then(|value| serde_json::from_value(with_whole_numbers(value)));
-        again.map_err(|_| error)
+pub fn read<T: Record>(text: &[u8]) -> Result<T, Error> {
+    as_it_stands(text).or_else(|error| {
+        let again = || {
+            let value = with_whole_numbers(value(text)?);
+            T::shape().check(&value)?;
+            serde_json::from_value(value)
+        };
+        again().map_err(|_: Error| error)
     })
+}
+
+fn as_it_stands<T: Record>(text: &[u8]) -> Result<T, Error> {
+    let record = serde_json::from_slice(text)?;
+    T::shape().check(&mut serde_json::Deserializer::from_slice(text))?;
+    Ok(record)
 }
 
 /// Reads any JSON. Half of a surrogate pair is read as U+FFFD.
@@ -92,17 +127,22 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::position::Position;
+
+    record!(Position);
 
     #[test]
     fn a_whole_number_is_one_however_it_is_written() {
+        let read = |offset: &str| {
+            let text = format!("{{\"offset\":{offset},\"tail\":\"00000000000000ff\"}}");
+            read::<Position>(text.as_bytes()).ok().map(|it| it.offset)
+        };
         for (text, number) in [("1", 1), ("1.0", 1), ("1e0", 1), ("-0", 0), ("-0.0", 0), ("12e2", 1200)] {
-            assert_eq!(read::<u32>(text.as_bytes()).ok(), Some(number), "{text}");
+            assert_eq!(read(text), Some(number), "{text}");
         }
-        for text in ["1.5", "-1", "-1.0", "1e30", "4294967296.0", "\"1\"", "true"] {
-            assert!(read::<u32>(text.as_bytes()).is_err(), "{text}");
+        for text in ["1.5", "-1", "-1.0", "1e30", "18446744073709551616.0", "\"1\"", "true"] {
+            assert_eq!(read(text), None, "{text}");
         }
-        let position = read::<crate::position::Position>(br#"{"offset":7.0,"tail":"1"}"#).unwrap();
-        assert_eq!(position.offset, 7);
     }
 
     #[test]

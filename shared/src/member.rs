@@ -2,6 +2,7 @@
 
 mod exit;
 mod phase;
+mod process;
 mod status;
 
 use schemars::JsonSchema;
@@ -37,7 +38,8 @@ pub struct Member {
     /// How far the incarnation has come.
     pub phase: Phase,
     /// Its process, once there is one.
-    #[serde(flatten)]
+    #[serde(flatten, deserialize_with = "process::read")]
+    #[schemars(with = "process::Written")]
     pub process: Option<Identity>,
     /// The cgroup of that process; none where it has none of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]

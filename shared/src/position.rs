@@ -55,7 +55,8 @@ fn fnv1a(bytes: &[u8]) -> u64 {
 
 /// 16 hex digits: JSON numbers lose bits beyond 53 in `jq`.
 mod hex {
-    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+    use serde::de::{Error, Unexpected};
+    use serde::{Deserialize, Deserializer, Serializer};
 
     pub(super) fn schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
         schemars::json_schema!({"type": "string", "pattern": "^[0-9a-f]{16}$"})
@@ -67,6 +68,10 @@ mod hex {
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
         let text = String::deserialize(deserializer)?;
+        let is_hex = text.len() == 16 && text.bytes().all(|it| matches!(it, b'0'..=b'9' | b'a'..=b'f'));
+        if !is_hex {
+            return Err(D::Error::invalid_value(Unexpected::Str(&text), &"16 lower-case hex digits"));
+        }
         u64::from_str_radix(&text, 16).map_err(D::Error::custom)
     }
 }

@@ -26,7 +26,7 @@ const MILLION: u64 = 1_000_000;
 /// An amount of money, in millionths of a dollar. It is written in dollars.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "f64", into = "f64")]
-#[schemars(with = "f64")]
+#[schemars(with = "f64", extend("minimum" = 0, "exclusiveMaximum" = 9e9))]
 pub struct Dollars(u64);
 
 impl Dollars {

@@ -96,15 +96,20 @@ fn tighten(schema: &mut Value) {
     let bounds = match fields.get("format").and_then(Value::as_str) {
         Some("uuid") => json!({"pattern": message::UUID}),
         Some("uint32") => json!({"maximum": u32::MAX}),
-        Some("uint64") => json!({"maximum": u64::MAX}),
+        Some("uint64" | "uint") => json!({"maximum": u64::MAX}),
         Some("int32") => json!({"minimum": i32::MIN, "maximum": i32::MAX}),
         _ => json!({}),
     };
+    // A set that names something twice is read all the same.
+    fields.shift_remove("uniqueItems");
     fields.values_mut().for_each(tighten);
     if let Value::Object(bounds) = bounds {
         fields.extend(bounds);
     }
 }
+
+#[cfg(test)]
+mod agree;
 
 #[cfg(test)]
 mod tests {

@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::fingerprint::Baseline;
 use crate::id::RequestId;
+use crate::json;
 use crate::member::{ApproveBy, Member};
 use crate::merged::Merged;
 use crate::name::Name;
@@ -318,6 +319,8 @@ pub struct Task {
     /// Seconds since 1970.
     pub updated_at: f64,
 }
+
+json::record!(Task);
 
 impl Task {
     /// Returns the task after an event, of which only the status is taken over; none if the two do not fit.

@@ -10,13 +10,13 @@
 use std::os::unix::fs::FileExt;
 
 use schemars::JsonSchema;
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
 
 use crate::fs::end_of_last_line;
 use crate::id::RequestId;
+use crate::json;
 use crate::message::{IdleReason, Message};
 use crate::name::Name;
 use crate::position::Position;
@@ -36,6 +36,8 @@ pub struct Entry {
     #[serde(flatten)]
     pub event: Event,
 }
+
+json::record!(Entry, Consumed);
 
 /// What happened in a conversation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -323,11 +325,13 @@ impl Event {
 /// # Errors
 /// [`DirError`] if the system refuses.
 pub fn position(dir: &TeamDir, name: &Name) -> Result<Option<Position>, DirError> {
-    #[derive(Deserialize)]
-    struct Consumed {
-        inbox: Position,
-    }
     Ok(last::<Consumed>(dir, name)?.map(|entry| entry.inbox))
+}
+
+/// What every entry says, whatever happened.
+#[derive(Deserialize, JsonSchema)]
+struct Consumed {
+    inbox: Position,
 }
 
 /// What stands in the first entry of an incarnation.
@@ -342,7 +346,7 @@ pub fn has_begun(dir: &TeamDir, name: &Name, incarnation: u32) -> Result<bool, D
     let begun = last_that(dir, name, |line| {
         // Cheaper than to read what is none.
         line.windows(INCARNATION.len()).find(|window| *window == INCARNATION)?;
-        match serde_json::from_slice::<Entry>(line).ok()?.event {
+        match json::read::<Entry>(line).ok()?.event {
             Event::Incarnation { incarnation, .. } => Some(incarnation),
             _ => None,
         }
@@ -360,8 +364,8 @@ pub fn last_entry(dir: &TeamDir, name: &Name) -> Result<Option<Entry>, DirError>
 
 /// Reads the last whole line that is one of these. What a foreign hand has written behind it, a blank line say, is passed
 /// over, as the worker does that goes on.
-fn last<T: DeserializeOwned>(dir: &TeamDir, name: &Name) -> Result<Option<T>, DirError> {
-    last_that(dir, name, |line| serde_json::from_slice(line).ok())
+fn last<T: json::Record>(dir: &TeamDir, name: &Name) -> Result<Option<T>, DirError> {
+    last_that(dir, name, |line| json::read(line).ok())
 }
 
 /// Looks for the last whole line that something can be read of; it has one line in memory at a time.

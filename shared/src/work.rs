@@ -5,7 +5,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::amount::{amount, parse_seconds};
+use crate::amount::{LONGEST, amount, parse_seconds};
 use crate::checkout::beneath;
 use crate::fingerprint::Patterns;
 use crate::member::ApproveBy;
@@ -23,6 +23,7 @@ pub struct Work {
     pub check: Option<String>,
     /// How long the checks of a task may take together, in seconds.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "seconds")]
+    #[schemars(with = "f64", extend("exclusiveMinimum" = 0, "maximum" = LONGEST))]
     pub check_timeout: Option<u64>,
     /// Whether checks reach the network.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -35,6 +36,7 @@ pub struct Work {
     pub protect_review: ApproveBy,
     /// What a check of merged work begins with of what the last integrated one has left, such as `target`.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "beneath")]
+    #[schemars(inner(regex(pattern = r"^(?!/)(?!(.*/)?\.\.(/|$))[^\n]+$")))]
     pub cache: Vec<String>,
 }
 

@@ -85,6 +85,45 @@ fn a_journal_that_is_unreadable_further_up_is_refused_and_left_as_it_is() {
     assert!(last > 1);
 }
 
+#[test]
+fn what_the_schema_of_the_journal_refuses_lint_and_a_start_refuse_and_the_live_worker_stays() {
+    let team = Team::started();
+    team.spawn("alice", "");
+    let pid = team.pid("alice");
+    team.kill_daemon();
+    let good = team.file("journal.jsonl");
+    let (before, spawned) = good.trim_end().rsplit_once('\n').unwrap();
+    let number = before.lines().count() + 1;
+    let schema = serde_json::from_str(&team.teamctl(["schema", "journal"]).stdout).unwrap();
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    let of_pid = format!("\"pid\":{pid}");
+    let start = r#"{"offset":0,"tail":"cbf29ce484222325"}"#;
+    for (right, wrong) in [
+        (of_pid.as_str(), r#""pid":"closed""#),
+        (of_pid.as_str(), r#""pid":null"#),
+        (of_pid.as_str(), r#""process":1"#),
+        (r#""record":"member""#, r#""record":1"#),
+        (r#""phase":"running""#, r#""phase":{"running":null}"#),
+        (start, r#"[0,"cbf29ce484222325"]"#),
+        (start, r#"{"offset":0,"tail":"1"}"#),
+    ] {
+        assert!(spawned.contains(right), "{right} {spawned}");
+        let bad = spawned.replace(right, wrong);
+        assert!(!validator.is_valid(&serde_json::from_str(&bad).unwrap()), "{bad}");
+        let bad = format!("{before}\n{bad}\n");
+        team.put("journal.jsonl", &bad);
+        let file = team.path("journal.jsonl");
+        let lint = team.teamctl(["lint", file.to_str().unwrap()]).exits(1);
+        assert!(lint.stdout.contains(&format!("journal.jsonl:{number}:")), "{wrong}: {lint:?}");
+        let said = team.teamd(["start"]).exits(1);
+        assert!(said.stderr.contains(&format!("line {number} of journal.jsonl")), "{wrong}: {said:?}");
+        assert_eq!(team.file("journal.jsonl"), bad, "it is left as it is");
+    }
+    team.put("journal.jsonl", &good);
+    team.teamd(["start"]).ok();
+    assert_eq!((team.pid("alice"), team.status("alice").as_str()), (pid, "idle"));
+}
+
 /// Failure 20 (A, measured; CC#29127, CC#29143).
 #[test]
 fn a_missing_or_damaged_roster_is_written_anew_and_the_old_one_kept() {

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::read_cut;
 use crate::fs::{end_of_last_line, write_once};
+use crate::json;
 use crate::message::to_json_line;
 use crate::name::Name;
 use crate::team_dir::{DirError, TeamDir, TeamPath};
@@ -37,6 +38,8 @@ pub struct Rejected {
     /// When it was read, in seconds since 1970.
     pub at: f64,
 }
+
+json::record!(Rejected);
 
 /// Puts a line that is no message into quarantine; false if it is there already.
 ///
@@ -73,10 +76,10 @@ fn holds(file: &File, mut end: u64, bad: &RejectedLine) -> io::Result<bool> {
             break;
         }
         let start = end_of_last_line(file, end - 1)?;
-        if let Ok(earlier) = serde_json::from_slice::<RejectedLine>(&read_cut(file, start, end)?)
-            && earlier.offset <= bad.offset
+        if let Ok(earlier) = json::read::<Rejected>(&read_cut(file, start, end)?)
+            && earlier.bad.offset <= bad.offset
         {
-            return Ok(earlier.offset == bad.offset && earlier.line == bad.line);
+            return Ok(earlier.bad.offset == bad.offset && earlier.bad.line == bad.line);
         }
         end = start;
     }

@@ -84,7 +84,6 @@ pub struct Team {
     pub done: u64,
     /// The lines above `done` that entail inbox lines or moves of files, oldest first.
     #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
-    #[schemars(with = "Vec<serde_json::Value>")]
     pub undone: VecDeque<Line>,
     /// What became true with the line of another record, and has no line of its own yet.
     #[serde(skip)]
@@ -114,6 +113,7 @@ pub struct MemberState {
     pub(super) pending: BTreeSet<RequestId>,
     /// The last request of each kind that concerns it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("propertyNames" = Kind::json_schema(&mut schemars::SchemaGenerator::default())))]
     pub(super) last_requests: BTreeMap<Kind, RequestId>,
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 use teamd_shared::clock::since_boot;
 use teamd_shared::control::Command;
+use teamd_shared::json;
 use teamd_shared::member::MemberStatus;
 use teamd_shared::message::IdleReason;
 use teamd_shared::name::Name;
@@ -58,7 +59,7 @@ async fn ended(
         // Looked at first: what its transcript says of an end before that is read below.
         let is_over = rests(dir, name)?;
         for line in transcript.read()? {
-            match serde_json::from_slice::<Entry>(&line).map(|entry| entry.event) {
+            match json::read::<Entry>(&line).map(|entry| entry.event) {
                 Ok(Event::Idle { idle_reason, .. }) => return Ok(idle_reason == IdleReason::Interrupted),
                 Ok(Event::Left { .. }) => return Ok(false),
                 _ => {}

@@ -10,6 +10,7 @@ use serde_json::json;
 use teamd_shared::control::{Command, Done, TaskOrder};
 use teamd_shared::id::{Ids, RandomIds};
 use teamd_shared::journal::Team;
+use teamd_shared::json;
 use teamd_shared::member::ApproveBy;
 use teamd_shared::task::{Stage, Task, TaskFields, TaskId, TaskStatus};
 use teamd_shared::team_dir::{TeamDir, TeamPath};
@@ -219,7 +220,7 @@ fn read(dir: &TeamDir, id: TaskId) -> Result<Option<Task>, CommandError> {
     match dir.read(&at) {
         Err(error) if error.is_not_found() => Ok(None),
         Err(error) => Err(error.into()),
-        Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(|error| {
+        Ok(bytes) => json::read(&bytes).map(Some).map_err(|error| {
             CommandError::new(ExitCode::Failed, format!("{at} cannot be read: {error}"))
                 .hint("`teamctl events` shows what happened")
         }),

@@ -1,5 +1,6 @@
 //! An entry of a transcript as people read it: whole, behind its time.
 
+use teamd_shared::json;
 use teamd_shared::transcript::Entry;
 
 use super::{BAD, BOLD, DIM, under};
@@ -9,7 +10,7 @@ use crate::ctl::{clock, escape};
 
 /// Shows one entry of a transcript; as it is, if a newer program wrote it.
 pub(in crate::ctl) fn entry(line: &[u8]) -> String {
-    let Ok(entry) = serde_json::from_slice::<Entry>(line) else {
+    let Ok(entry) = json::read::<Entry>(line) else {
         return escape::text(&String::from_utf8_lossy(line)).into_owned();
     };
     let parts: Vec<String> = parts(&entry.event, false).iter().map(part).collect();

@@ -3,6 +3,7 @@
 use teamd_shared::journal::{
     Line, MemberEvent, MemberRecord, Record, RequestEvent, RequestRecord, TaskRecord, TeamEvent, TeamRecord,
 };
+use teamd_shared::json;
 use teamd_shared::member::{Ending, Member, Phase};
 use teamd_shared::message::AnsweredBy;
 use teamd_shared::task::TaskEvent;
@@ -14,7 +15,7 @@ use crate::ctl::{clock, escape};
 
 /// Shows one line of the journal; as it is, if a newer program wrote it.
 pub(in crate::ctl) fn event(line: &[u8]) -> String {
-    match serde_json::from_slice(line) {
+    match json::read(line) {
         Ok(line) => of_line(&line),
         Err(_) => escape::text(&String::from_utf8_lossy(line)).into_owned(),
     }

@@ -3,6 +3,7 @@
 use std::io::Read;
 
 use rustix::fs::OFlags;
+use teamd_shared::json;
 use teamd_shared::name::Name;
 use teamd_shared::team_dir::{DirError, TeamDir, TeamPath};
 use teamd_shared::transcript::Entry;
@@ -79,7 +80,7 @@ impl<'d> EntryReader<'d> {
 
 impl NewEntries {
     fn of(live: String, read: Vec<(Mark, Vec<u8>)>) -> Self {
-        let entry = |(at, line): &(Mark, Vec<u8>)| Some((*at, serde_json::from_slice(line).ok()?));
+        let entry = |(at, line): &(Mark, Vec<u8>)| Some((*at, json::read(line).ok()?));
         let (places, entries) = read.iter().filter_map(entry).unzip();
         Self { live, entries, places, lines: read.into_iter().map(|(_, line)| line).collect() }
     }

@@ -1,6 +1,7 @@
 //! The journal, followed: its fold, and each line as it comes.
 
 use teamd_shared::journal::{Line, Team};
+use teamd_shared::json;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 
 use crate::ctl::tail::Tail;
@@ -55,8 +56,7 @@ impl<'d> JournalFollower<'d> {
                 return Ok(());
             }
             for text in lines.iter().filter(|text| !text.trim_ascii().is_empty()) {
-                let line: Line =
-                    serde_json::from_slice(text).map_err(|error| unreadable(&error.to_string()))?;
+                let line: Line = json::read(text).map_err(|error| unreadable(&error.to_string()))?;
                 if let Err(error) = self.team.apply(&line) {
                     // Another journal in its place begins with its first line. What was read of a broken one stays.
                     let mut another = Team::default();

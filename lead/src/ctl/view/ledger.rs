@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
+use teamd_shared::json;
 use teamd_shared::name::Name;
 use teamd_shared::team_dir::{DirError, TeamDir, TeamPath};
 use teamd_shared::transcript::{Entry, Event, Usage};
@@ -139,7 +140,7 @@ fn go_on(
         if lines.is_empty() {
             return Ok((ledger, tail.mark()));
         }
-        let entries = lines.iter().filter_map(|line| serde_json::from_slice::<Entry>(line).ok());
+        let entries = lines.iter().filter_map(|line| json::read::<Entry>(line).ok());
         entries.for_each(|entry| ledger.entry(name, &entry));
     }
 }

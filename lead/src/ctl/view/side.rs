@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use teamd_shared::config::RosterMember;
+use teamd_shared::json;
 use teamd_shared::name::Name;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 use teamd_shared::watch::Changes;
@@ -66,7 +67,7 @@ fn look(dir: &TeamDir, member: &RosterMember) -> Side {
     let begun = tail.begin(Some(ENTRIES), |line| !line.trim_ascii().is_empty());
     // What cannot be read is not shown; the unread messages then say so.
     let lines = begun.and_then(|_| tail.read()).unwrap_or_default();
-    let entries = lines.iter().filter_map(|line| serde_json::from_slice(line).ok());
+    let entries = lines.iter().filter_map(|line| json::read(line).ok());
     let mut ledger = Ledger::default();
     entries.for_each(|entry| ledger.entry(&member.name, &entry));
     Side { spent: ledger.spent, unread: roster::unread(dir, member).ok() }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use teamd_shared::config::Roster;
 use teamd_shared::journal::Team;
+use teamd_shared::json;
 use teamd_shared::name::Name;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 use teamd_shared::watch::Changes;
@@ -218,10 +219,7 @@ impl<'d> TeamFiles<'d> {
         {
             let lines = tail.read()?;
             // An odd line is told of where the journal is followed.
-            lines
-                .iter()
-                .filter_map(|line| serde_json::from_slice(line).ok())
-                .for_each(|line| past.line(&line));
+            lines.iter().filter_map(|line| json::read(line).ok()).for_each(|line| past.line(&line));
             if lines.is_empty() {
                 self.past = self.whole.take().map(|(_, past)| past).unwrap_or_default();
             }

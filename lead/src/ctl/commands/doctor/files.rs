@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use teamd_shared::fingerprint::Files;
+use teamd_shared::json;
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
 use teamd_shared::task::{Task, TaskId, TaskStatus};
@@ -75,7 +76,7 @@ pub(super) fn tasks(seen: &Seen, check: &mut Check) -> Option<String> {
         known.remove(&id);
         files += 1;
         let Some(bytes) = read(seen, check, at) else { continue };
-        let shown = serde_json::from_slice::<Task>(&bytes);
+        let shown = json::read::<Task>(&bytes);
         match (shown, team.tasks.get(&id)) {
             (Ok(shown), Some(task)) if shown == *task => {}
             (Ok(shown), None) if (shown.id, shown.status) == (id, TaskStatus::Completed) => {}

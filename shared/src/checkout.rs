@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::fingerprint::Patterns;
 use crate::state::name_of;
+use crate::trust::Effects;
 
 /// Where the checkout of a teammate is, as it stands in its record.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -72,6 +73,16 @@ const INPUTS: [&str; 9] = [
 ];
 
 impl CheckoutSettings {
+    /// Says what each key does.
+    pub(crate) fn effects(&self, to: &mut Effects<'_>) {
+        let Self { always, copy, setup, inputs: _ } = self;
+        to.narrows("checkout.always", always.then_some(true));
+        // What `git` does not know is mostly what others shall not see.
+        to.widens("checkout.copy", copy);
+        to.widens("checkout.setup", setup);
+        to.neither(["checkout.inputs"]);
+    }
+
     /// Returns the patterns of the files on which the setup rests.
     pub fn inputs(&self) -> Vec<String> {
         if self.inputs.is_empty() { INPUTS.map(str::to_owned).to_vec() } else { self.inputs.clone() }

@@ -3,6 +3,7 @@
 //! Only a command that a person gives reads `team.toml`. It hands what stands there on to the daemon and to the workers as
 //! the variables named here ([`Settings::variables`]).
 
+use std::path::Path;
 use std::time::Duration;
 
 use clap::ValueEnum;
@@ -13,6 +14,7 @@ use crate::cgroup;
 use crate::checkout::CheckoutSettings;
 use crate::inbox::Durability;
 use crate::terms::{RestartLimit, set};
+use crate::trust::{Effects, outside};
 use crate::work::Work;
 
 /// Looks a variable up, in the environment of a process or in one that came with a command.
@@ -185,6 +187,43 @@ impl Settings {
         let notify = |text: &str| Notify::from_str(text, false).map_err(|_| "bell, osc9 or off");
         set(&mut self.notify, variable(lookup, "TEAM_NOTIFY", notify)?);
         Ok(self)
+    }
+
+    /// Says what each key does.
+    pub(crate) fn effects(&self, to: &mut Effects<'_>) {
+        let Self {
+            durability: _,
+            grace: _,
+            poll: _,
+            decide_within: _,
+            permission_timeout: _,
+            shutdown_timeout: _,
+            restart_max: _,
+            restart_period: _,
+            watchdog: _,
+            cgroup,
+            auto_start: _,
+            work,
+            checkouts,
+            checkout,
+            notify: _,
+        } = self;
+        // They say when something is done, and how it is kept or shown.
+        to.neither([
+            "durability",
+            "grace",
+            "poll",
+            "decide_within",
+            "permission_timeout",
+            "shutdown_timeout",
+        ]);
+        to.neither(["restart_max", "restart_period", "watchdog", "auto_start", "notify"]);
+        // Without cgroups the limits bound each process, and no longer all of them together.
+        to.widens("cgroup", (*cgroup == cgroup::Use::Off).then_some("off"));
+        work.effects(to);
+        let elsewhere = to.file.zip(checkouts.as_deref());
+        to.widens("checkouts", elsewhere.and_then(|(file, at)| outside(file, Path::new(at))));
+        checkout.effects(to);
     }
 
     /// Returns how often a worker that crashed is started again.

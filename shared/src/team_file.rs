@@ -26,6 +26,7 @@ use crate::name::Name;
 use crate::settings::{Lookup, Settings};
 use crate::terms::paths::absolute;
 use crate::terms::{AgentProgram, BUILT_IN, TermsPatch};
+use crate::trust::Effects;
 
 /// Its name.
 pub const FILE: &str = "team.toml";
@@ -69,6 +70,16 @@ pub struct Service {
     /// How many tokens a prompt and its answer may have together.
     #[serde(deserialize_with = "window")]
     pub context_window: Option<u64>,
+}
+
+impl Service {
+    /// Says what each key does.
+    pub(crate) fn effects(&self, to: &mut Effects<'_>) {
+        let Self { ca, timeout: _, context_window: _ } = self;
+        // It decides which servers are believed to be a model's service, and what such a server says, a model says.
+        to.widens("service.ca", ca.iter().filter(|ca| !is_built_in(ca)));
+        to.neither(["service.timeout", "service.context_window"]);
+    }
 }
 
 /// The tables below the top level.

@@ -5,15 +5,19 @@
 //! the state directory ([`crate::state`] says who writes it and who reads it). It holds the keys themselves and no hash of
 //! them: nothing else can be made to look like them, and a person can see what was trusted.
 
+mod effects;
+
 use std::collections::BTreeSet;
-use std::fmt::Debug;
 use std::path::{Component, Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::member::{ApproveBy, SandboxMode, TermsPatch};
+use crate::member::TermsPatch;
 use crate::state::{StateDir, StateError, name_of};
-use crate::team_file::{TeamFile, is_built_in};
+use crate::team_file::TeamFile;
+
+pub(crate) use effects::Effects;
+pub use effects::Narrowing;
 
 /// The folder of the store.
 const FOLDER: &str = "trust";
@@ -27,15 +31,20 @@ struct TrustEntry {
     real: PathBuf,
     /// What was trusted: one line for each key, or for each value of a list.
     keys: BTreeSet<String>,
+    /// What narrowed the team at that time: without it, what was trusted is more.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    narrowing: Vec<Narrowing>,
 }
 
-/// The keys of a file that need trust.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// The keys of a file that need trust, and those that narrow what the others may do.
+#[derive(Debug, Clone, PartialEq)]
 pub struct Widening {
     /// Where the file is named, and where it lies; none where there is none.
     path: Option<(PathBuf, PathBuf)>,
     /// One line for each, `key = value`, with absolute paths.
     keys: BTreeSet<String>,
+    /// Those that narrow.
+    narrowing: Vec<Narrowing>,
 }
 
 impl Widening {
@@ -44,7 +53,7 @@ impl Widening {
     /// # Errors
     /// [`StateError`] if the file is gone.
     pub fn of(file: &TeamFile) -> Result<Self, StateError> {
-        let keys = widening(file);
+        let Effects { widening: keys, narrowing, .. } = effects(file);
         // A command can put a link to a trusted file in the place of this one: both paths count.
         let find = |path: &Path| path.canonicalize().map_err(StateError::io("find", path));
         let both = || {
@@ -54,7 +63,18 @@ impl Widening {
             Ok::<_, StateError>((named, find(&file.path)?))
         };
         let path = if keys.is_empty() && file.path.as_os_str().is_empty() { None } else { Some(both()?) };
-        Ok(Self { path, keys })
+        Ok(Self { path, keys, narrowing })
+    }
+
+    /// As [`Widening::of`], for a file that is not there: it may have been trusted.
+    ///
+    /// # Errors
+    /// [`StateError`] if its directory cannot be found.
+    pub fn of_missing(path: &Path) -> Result<Self, StateError> {
+        let above = path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let above = above.canonicalize().map_err(StateError::io("find", above))?;
+        let named = above.join(path.file_name().unwrap_or_default());
+        Ok(Self { path: Some((named.clone(), named)), keys: BTreeSet::new(), narrowing: Vec::new() })
     }
 
     /// Returns the file, without links; none if there is none.
@@ -84,10 +104,23 @@ impl Widening {
     /// # Errors
     /// [`StateError`] if the store cannot be read.
     pub fn trusted(&self, state: &StateDir) -> Result<BTreeSet<String>, StateError> {
-        let Some((path, real)) = &self.path else { return Ok(BTreeSet::new()) };
+        Ok(self.entry(state)?.map(|entry| entry.keys).unwrap_or_default())
+    }
+
+    /// Returns what narrowed the team when the user trusted the file, and has gone since, or narrows less: one line each.
+    ///
+    /// # Errors
+    /// [`StateError`] if the store cannot be read.
+    pub fn gone(&self, state: &StateDir) -> Result<Vec<String>, StateError> {
+        let before = self.entry(state)?.map(|entry| entry.narrowing).unwrap_or_default();
+        let is_gone = |before: &&Narrowing| !self.narrowing.iter().any(|now| before.is_kept_by(now));
+        Ok(before.iter().filter(is_gone).map(|it| format!("{} = {}", it.key, it.value)).collect())
+    }
+
+    fn entry(&self, state: &StateDir) -> Result<Option<TrustEntry>, StateError> {
+        let Some((path, real)) = &self.path else { return Ok(None) };
         let entry = state.read::<TrustEntry>(FOLDER, &name(path))?;
-        let entry = entry.filter(|entry| (&entry.path, &entry.real) == (path, real));
-        Ok(entry.map(|entry| entry.keys).unwrap_or_default())
+        Ok(entry.filter(|entry| (&entry.path, &entry.real) == (path, real)))
     }
 
     /// Trusts them, and nothing else of this file.
@@ -96,7 +129,8 @@ impl Widening {
     /// [`StateError`] if the store cannot be written.
     pub fn trust(&self, state: &StateDir) -> Result<(), StateError> {
         let Some((path, real)) = &self.path else { return Ok(()) };
-        let entry = TrustEntry { path: path.clone(), real: real.clone(), keys: self.keys.clone() };
+        let (keys, narrowing) = (self.keys.clone(), self.narrowing.clone());
+        let entry = TrustEntry { path: path.clone(), real: real.clone(), keys, narrowing };
         state.put(FOLDER, &name(path), &entry)
     }
 
@@ -114,75 +148,41 @@ fn name(path: &Path) -> String {
     format!("{}.json", name_of(path))
 }
 
-/// Returns the keys that widen, or run a command.
-fn widening(file: &TeamFile) -> BTreeSet<String> {
-    let mut keys = BTreeSet::new();
-    let top = [&file.team];
-    // A member can have any role: what one of them forbids is forbidden.
-    let above_members: Vec<&TermsPatch> = top.into_iter().chain(file.roles.values()).collect();
-    add_table(&mut keys, "", (&file.team, &[]), &file.path);
-    add_table(&mut keys, "lead.", (&file.lead, &top), &file.path);
-    for (name, role) in &file.roles {
-        add_table(&mut keys, &format!("roles.{name:?}."), (role, &top), &file.path);
-    }
-    for (name, member) in &file.members {
-        add_table(&mut keys, &format!("members.{name}."), (member, &above_members), &file.path);
-    }
-    // What decides whether work is done is not for a teammate to choose.
-    let work = &file.settings.work;
-    keys.extend(work.check.iter().map(|command| format!("work.check = {command:?}")));
-    if work.check_network {
-        keys.insert("work.check_network = true".to_owned());
-    }
-    let settings = &file.settings;
-    keys.extend(settings.checkout.setup.iter().map(|command| format!("checkout.setup = {command:?}")));
-    let checkouts = settings.checkouts.as_deref().and_then(|at| outside(&file.path, Path::new(at)));
-    keys.extend(checkouts.map(|at| format!("checkouts = {at:?}")));
-    keys.extend(file.agents.iter().map(|(name, agent)| agent.trust_key(name)));
-    // It decides which servers are believed to be a model's service, and what such a server says, a model says.
-    if let Some(ca) = file.service.ca.as_deref().filter(|ca| !is_built_in(ca)) {
-        keys.insert(format!("service.ca = {ca:?}"));
-    }
-    keys
+/// Returns the names of the keys that say what they do.
+#[cfg(test)]
+pub(crate) fn said(file: &TeamFile) -> BTreeSet<&'static str> {
+    effects(file).said
 }
 
-/// Adds the keys of a table that let more be done than the tables `above` it, or take the person out.
-fn add_table(
-    keys: &mut BTreeSet<String>,
-    table: &str,
-    (terms, above): (&TermsPatch, &[&TermsPatch]),
-    file: &Path,
-) {
-    let sandbox = &terms.sandbox;
-    let mut add = |key: &str, value: &dyn Debug| keys.extend([format!("{table}{key} = {value:?}")]);
-    let modes = above.iter().filter_map(|above| above.sandbox.mode);
-    let strictest = modes.fold(SandboxMode::default(), SandboxMode::min);
-    if let Some(mode) = sandbox.mode.filter(|mode| *mode > strictest) {
-        add("sandbox.mode", &mode.as_str());
+/// Returns what the keys of a file do.
+fn effects(file: &TeamFile) -> Effects<'_> {
+    let mut effects = Effects { file: Some(&file.path), ..Effects::default() };
+    let TeamFile { path: _, settings, service, team, roles, members, counts: _, lead, agents } = file;
+    // How many teammates there are is no matter of what each may do.
+    effects.neither(["count", "roles", "members", "lead", "agents", "service", "sandbox", "work"]);
+    settings.effects(&mut effects);
+    service.effects(&mut effects);
+    team.effects(&[], &mut effects);
+    effects.table = "lead.".to_owned();
+    lead.effects(&[team], &mut effects);
+    for (name, role) in roles {
+        effects.table = format!("roles.{name:?}.");
+        role.effects(&[team], &mut effects);
     }
-    let is_limited = |above: &&TermsPatch| above.sandbox.network.as_ref().is_some_and(|it| it.0.is_some());
-    match sandbox.network.as_ref().map(|network| &network.0) {
-        Some(None) if above.iter().any(is_limited) => add("sandbox.network", &true),
-        // One that is named may belong to the network of this machine.
-        Some(Some(hosts)) => hosts.iter().for_each(|host| add("sandbox.network", host)),
-        _ => {}
+    // A member can have any role: what one of them forbids is forbidden.
+    let above_members: Vec<&TermsPatch> = [team].into_iter().chain(roles.values()).collect();
+    for (name, member) in members {
+        effects.table = format!("members.{name}.");
+        member.effects(&above_members, &mut effects);
     }
-    sandbox.ports.iter().flatten().for_each(|port| add("sandbox.ports", port));
-    sandbox.writable.iter().for_each(|path| add("sandbox.writable", path));
-    sandbox.env.iter().for_each(|name| add("sandbox.env", name));
-    if sandbox.caches == Some(true) {
-        add("sandbox.caches", &true);
+    for (name, agent) in agents {
+        agent.effects(name, &mut effects);
     }
-    if terms.approve_by == Some(ApproveBy::Lead) {
-        add("approve_by", &"lead");
-    }
-    if let Some(real) = terms.workspace.as_deref().and_then(|path| outside(file, Path::new(path))) {
-        add("workspace", &real);
-    }
+    effects
 }
 
 /// Returns where a path leads, unless that is below the directory of the file.
-fn outside(file: &Path, path: &Path) -> Option<PathBuf> {
+pub(crate) fn outside(file: &Path, path: &Path) -> Option<PathBuf> {
     let (above, path) = (real(file.parent().unwrap_or(Path::new("/"))), real(path));
     let is_beneath = path.starts_with(above) && path.components().all(|part| part != Component::ParentDir);
     (!is_beneath).then_some(path)
@@ -242,6 +242,109 @@ mod tests {
             format!("service.ca = {:?}", at("mine.pem")),
         ];
         assert_eq!(keys, expected);
+    }
+
+    #[test]
+    fn a_key_widens_or_narrows_by_its_value_and_by_what_holds_without_it() {
+        let scratch = tempfile::tempdir().unwrap();
+        let root = scratch.path().canonicalize().unwrap();
+        for (text, widening, narrowing) in [
+            ("plan = true\n[members.a]\nplan = false", "members.a.plan = false", "plan = true"),
+            (
+                "permissions = 'ask'\n[lead]\npermissions = 'allow'",
+                "lead.permissions = \"allow\"",
+                "permissions = \"ask\"",
+            ),
+            (
+                "[roles.r]\ncheckout = true\n[members.a]\ncheckout = false",
+                "members.a.checkout = false",
+                "roles.\"r\".checkout = true",
+            ),
+            ("max_turns = 50", "", "max_turns = 50"),
+            ("max_turns = 51", "max_turns = 51", ""),
+            ("max_cost = 2.5\n[members.a]\nmax_cost = 3", "members.a.max_cost = 3", "max_cost = 2.5"),
+            (
+                "memory = '1G'\n[roles.r]\nmemory = '512M'",
+                "",
+                "memory = 1073741824, roles.\"r\".memory = 536870912",
+            ),
+            (
+                "approve_by = 'lead'\n[members.a]\napprove_by = 'person'",
+                "approve_by = \"lead\"",
+                "members.a.approve_by = \"person\"",
+            ),
+            ("cgroup = 'off'", "cgroup = \"off\"", ""),
+            (
+                "sandbox = {network = false, mode = 'read-only', hidden = ['/x']}",
+                "",
+                "sandbox.hidden = \"/x\", sandbox.mode = \"read-only\", sandbox.network = false",
+            ),
+            (
+                "sandbox.network = ['x.org']",
+                "sandbox.network = \"x.org\"",
+                "sandbox.network = only the hosts of a list",
+            ),
+            (
+                "[work]\ncheck = 'make'\nprotect = ['tests/**']",
+                "work.check = \"make\"",
+                "work.check = \"make\", work.protect = \"tests/**\"",
+            ),
+            (
+                "[work]\nprotect_review = 'lead'\ncache = ['target']\ncheck_timeout = '1h'",
+                "work.cache = \"target\", work.check_timeout = 3600, work.protect_review = \"lead\"",
+                "",
+            ),
+            (
+                "[checkout]\nalways = true\ncopy = ['.env']\nsetup = 'x'",
+                "checkout.copy = \".env\", checkout.setup = \"x\"",
+                "checkout = true, checkout.always = true",
+            ),
+            (
+                "model = 'openai:x'\ngrace = 1\nrestart_max = 9\nauto_start = false\n[service]\ntimeout = 9",
+                "",
+                "",
+            ),
+        ] {
+            let of = of(&file(&root, text));
+            let keys: Vec<_> = of.keys.into_iter().collect();
+            let mut narrows: Vec<_> =
+                of.narrowing.iter().map(|it| format!("{} = {}", it.key, it.value)).collect();
+            narrows.sort();
+            assert_eq!(
+                (keys.join(", ").as_str(), narrows.join(", ").as_str()),
+                (widening, narrowing),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_narrows_less_than_when_it_was_trusted_is_known() {
+        let scratch = tempfile::tempdir().unwrap();
+        let root = scratch.path().canonicalize().unwrap();
+        let state = StateDir::of_home(&root);
+        let text = "max_turns = 9\nsandbox.network = ['x.org']\n[work]\nprotect = ['a', 'b']\n";
+        of(&file(&root, text)).trust(&state).unwrap();
+        for (now, gone) in [
+            (text, ""),
+            ("max_turns = 8\nsandbox.network = false\n[work]\nprotect = ['c', 'b', 'a']\n", ""),
+            ("max_turns = 10\nsandbox.network = false\n[work]\nprotect = ['a', 'b']\n", "max_turns = 9"),
+            (
+                "max_turns = 9\n[work]\nprotect = ['a']\n",
+                "sandbox.network = only the hosts of a list, work.protect = \"b\"",
+            ),
+            (
+                "",
+                "max_turns = 9, sandbox.network = only the hosts of a list, work.protect = \"a\", work.protect = \"b\"",
+            ),
+        ] {
+            let mut known = of(&file(&root, now)).gone(&state).unwrap();
+            known.sort();
+            assert_eq!(known.join(", "), gone, "{now}");
+        }
+        std::fs::remove_file(root.join("team.toml")).unwrap();
+        let missing = Widening::of_missing(&root.join("team.toml")).unwrap();
+        assert_eq!(missing.gone(&state).unwrap().len(), 4);
     }
 
     #[test]

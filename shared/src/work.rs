@@ -10,6 +10,7 @@ use crate::checkout::beneath;
 use crate::fingerprint::Patterns;
 use crate::member::ApproveBy;
 use crate::task::Check;
+use crate::trust::Effects;
 
 /// How long a check may take, where nothing says how long.
 pub const CHECK_TIMEOUT: Duration = Duration::from_secs(600);
@@ -41,6 +42,21 @@ pub struct Work {
 }
 
 impl Work {
+    /// Says what each key does: what decides whether work is done is not for a teammate to choose.
+    pub(crate) fn effects(&self, to: &mut Effects<'_>) {
+        let Self { check, check_timeout, check_network, protect, protect_review, cache } = self;
+        // The command runs, so it widens; without it nothing is checked, so it narrows.
+        to.widens("work.check", check);
+        to.narrows("work.check", check);
+        let seconds = |time: u64| Duration::from_secs(time).as_secs_f64();
+        to.limits("work.check_timeout", check_timeout.map(seconds), Some(CHECK_TIMEOUT.as_secs_f64()));
+        to.widens("work.check_network", check_network.then_some(true));
+        to.narrows("work.protect", protect);
+        to.widens("work.protect_review", (*protect_review == ApproveBy::Lead).then_some("lead"));
+        // What earlier work has left takes the place of what is checked.
+        to.widens("work.cache", cache);
+    }
+
     /// Returns the check of every task.
     pub fn check(&self) -> Option<Check> {
         let command = self.check.as_ref().filter(|command| !command.trim().is_empty())?;

@@ -63,6 +63,28 @@ fn what_is_trusted_is_shown_and_taken_back() {
 }
 
 #[test]
+fn who_reviews_protected_files_needs_trust_and_what_has_gone_of_what_narrows_is_named_at_a_start() {
+    let team = settled("[work]\nprotect = ['tests/**']\nprotect_review = 'lead'\n");
+    let refused = team.teamctl(["spawn", "alice"]).exits(3);
+    assert!(refused.stderr.contains("work.protect_review = \"lead\""), "{refused:?}");
+    let narrow = "max_turns = 9\n[work]\nprotect = ['tests/**']\n";
+    team.write("team.toml", narrow);
+    team.trust();
+    assert!(!team.teamctl(["spawn", "alice"]).ok().stderr.contains("narrows"));
+    team.write("team.toml", "max_turns = 40\n");
+    let said = team.teamctl(["spawn", "bob"]).ok().stderr;
+    assert!(said.contains("narrows the team less") && said.contains("max_turns = 9, work.protect"), "{said}");
+    let shown = team.teamd(["--json", "trust", "--show"]).ok().json();
+    assert_eq!(shown["gone"].as_array().unwrap().len(), 2, "{shown}");
+    std::fs::remove_file(team.root().join("team.toml")).unwrap();
+    assert!(team.teamctl(["spawn", "carol"]).ok().stderr.contains("max_turns = 9, work.protect"));
+    // What is trusted anew is the file as it is.
+    team.write("team.toml", "max_turns = 40\n");
+    team.trust();
+    assert!(!team.teamctl(["spawn", "dave"]).ok().stderr.contains("narrows"));
+}
+
+#[test]
 fn a_named_file_is_trusted_at_the_path_that_names_it() {
     let team = Team::started();
     team.write("other.toml", OFF);

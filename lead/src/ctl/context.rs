@@ -113,6 +113,7 @@ impl Context {
     /// # Errors
     /// As there, or if what is trusted cannot be written down.
     pub(crate) fn ask_for_trust(&self) -> Result<(), CommandError> {
+        self.name_what_has_gone()?;
         let keys = self.untrusted()?;
         if !keys.is_empty() && self.out.can_ask() {
             let path = self.team_file()?.path.display().to_string();
@@ -136,6 +137,31 @@ impl Context {
     /// As [`Context::team_file`], or if that cannot be told.
     pub(crate) fn widening(&self) -> Result<Widening, CommandError> {
         Ok(Widening::of(self.team_file()?)?)
+    }
+
+    /// Names the keys that narrowed the team when the user trusted the file, and do not any more: a tool may have taken them out.
+    fn name_what_has_gone(&self) -> Result<(), CommandError> {
+        let mut path = self.team_file()?.path.clone();
+        let mut widening = self.widening()?;
+        if path.as_os_str().is_empty() {
+            path = TeamFile::locate(&self.path, |name| std::env::var(name).ok());
+            // Where not even its directory is there, nothing was trusted.
+            let Ok(missing) = Widening::of_missing(&path) else { return Ok(()) };
+            widening = missing;
+        }
+        let gone = widening.gone(self.register.state())?;
+        if gone.is_empty() {
+            return Ok(());
+        }
+        let path = path.display().to_string();
+        let keys: Vec<_> = gone.iter().map(|key| escape::line(key)).collect();
+        self.out.note(format_args!(
+            "{} narrows the team less than when you trusted it: {}",
+            escape::line(&path),
+            keys.join(", ")
+        ));
+        self.out.hint("look at the file; `teamd trust` takes it as it is now");
+        Ok(())
     }
 
     fn untrusted(&self) -> Result<Vec<String>, CommandError> {

@@ -12,7 +12,9 @@ use crate::exit_code::ExitCode;
 ///
 /// Such a key has no effect until it is trusted: sandbox.mode = "off", sandbox.writable, sandbox.env, sandbox.caches, a network
 /// or a mode that the level above forbids, each host of sandbox.network and port of sandbox.ports, approve_by = "lead", the
-/// command of an agent, a workspace elsewhere, a file of certificate authorities. Read the file before you trust it. A changed value must be trusted again.
+/// command of an agent, a workspace elsewhere, a file of certificate authorities, a limit above the usual one, what checks work.
+/// `--show` lists those of the file. Read the file before you trust it. A changed value must be trusted again. Keys that give the
+/// team fewer rights need no trust; what has gone of them since the trust was given is named at the next start.
 #[derive(Debug, Args)]
 pub(super) struct Trust {
     /// Only show which keys are trusted
@@ -32,14 +34,22 @@ pub(super) fn run(context: &Context, args: &Trust) -> CommandResult {
         Trust { show: true, .. } => {}
         Trust { revoke: true, .. } => drop(widening.revoke(state)?),
         // At a terminal what is about to be trusted is shown first: a command could have changed the file since it was read.
-        _ if context.out.can_ask() => context.ask_for_trust()?,
+        _ if context.out.can_ask() => {
+            context.ask_for_trust()?;
+            // What narrows is written down, too, and what has gone only when the person says so.
+            let has_gone = !widening.gone(state)?.is_empty();
+            if !has_gone || context.out.ask("Take the file as it is now?")? {
+                widening.trust(state)?;
+            }
+        }
         _ => widening.trust(state)?,
     }
     let trusted = widening.trusted(state)?;
     if context.out.is_json() {
         let of = |key: &String| json!({"key": key, "trusted": trusted.contains(key)});
         let keys: Vec<_> = widening.keys().iter().map(of).collect();
-        context.out.json(&json!({"path": widening.path(), "keys": keys}))?;
+        let gone = widening.gone(state)?;
+        context.out.json(&json!({"path": widening.path(), "keys": keys, "gone": gone}))?;
         return Ok(ExitCode::Done);
     }
     match widening.path() {
@@ -51,6 +61,11 @@ pub(super) fn run(context: &Context, args: &Trust) -> CommandResult {
     for key in widening.keys() {
         let is = if trusted.contains(key) { "trusted    " } else { "not trusted" };
         context.out.text(format_args!("  {is}  {}", escape::line(key)))?;
+    }
+    for key in widening.gone(state)? {
+        context
+            .out
+            .text(format_args!("  narrowed the team, and does not any more  {}", escape::line(&key)))?;
     }
     for key in trusted.difference(widening.keys()) {
         context.out.text(format_args!("  was trusted, and is not in the file  {}", escape::line(key)))?;

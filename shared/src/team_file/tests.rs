@@ -406,3 +406,24 @@ fn what_is_nested_without_end_is_refused() {
         assert!(TeamFile::parse(&text).is_err());
     }
 }
+
+#[test]
+fn every_key_says_whether_it_widens_narrows_or_does_neither() {
+    let mut count = 0;
+    let of_checkout = [("always", "true"), ("copy", "['x']"), ("setup", "'x'"), ("inputs", "['x']")];
+    for table in ALL_TABLES.into_iter().chain(["[checkout]"]) {
+        let examples = if table == "[checkout]" { &of_checkout[..] } else { &EXAMPLES };
+        for (key, value) in examples {
+            let Ok(file) = TeamFile::parse(&file_with(table, &format!("{key} = {value}"))) else { continue };
+            let name = match table {
+                "[service]" | "[sandbox]" | "[work]" | "[checkout]" => {
+                    format!("{}.{key}", table.trim_matches(['[', ']']))
+                }
+                _ => (*key).to_owned(),
+            };
+            assert!(crate::trust::said(&file).contains(name.as_str()), "{name} does not say what it does");
+            count += 1;
+        }
+    }
+    assert!(count > 100, "{count}");
+}

@@ -7,6 +7,7 @@ use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::model_spec::Provider;
+use crate::trust::Effects;
 
 /// The name of the built-in agent: the worker's own loop over a model.
 pub const BUILT_IN: &str = "builtin";
@@ -34,7 +35,17 @@ impl AgentProgram {
 
     /// Returns the line by which the agent of this name is trusted.
     pub fn trust_key(&self, name: &str) -> String {
-        format!("agents.{name:?}.command = {:?}", self.command)
+        let mut effects = Effects::default();
+        self.effects(name, &mut effects);
+        effects.widening.pop_first().unwrap_or_default()
+    }
+
+    /// Says what each key does.
+    pub(crate) fn effects(&self, name: &str, to: &mut Effects<'_>) {
+        let Self { command, protocol: _ } = self;
+        to.table = format!("agents.{name:?}.");
+        to.widens("command", [command]);
+        to.neither(["protocol"]);
     }
 }
 

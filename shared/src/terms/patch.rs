@@ -12,7 +12,8 @@ use crate::amount::{parse_count, parse_memory, parse_seconds, parse_tokens, writ
 use crate::environment::is_model_key;
 use crate::model_spec::ModelSpec;
 use crate::price::{Dollars, parse_dollars};
-use crate::settings::{Lookup, SettingError, variable};
+use crate::settings::{DEFAULT_TURNS, Lookup, SettingError, variable};
+use crate::trust::{Effects, outside};
 
 // What is said of the terms; what is not said is none. It stands in control frames, too: no field may be left out when it is
 // written. The help of `teamctl spawn` shows the documentation of the fields.
@@ -183,7 +184,96 @@ impl TermsPatch {
     }
 }
 
+impl TermsPatch {
+    /// Says what each key does, below the tables `above` it.
+    pub(crate) fn effects(&self, above: &[&Self], to: &mut Effects<'_>) {
+        let Self {
+            role: _,
+            prompt: _,
+            model: _,
+            agent: _,
+            program: _,
+            workspace,
+            plan,
+            approve_by,
+            permissions,
+            restart: _,
+            auto: _,
+            checkout,
+            max_turns,
+            max_tokens,
+            max_cost,
+            memory,
+            cpu_time,
+            max_procs,
+            max_time,
+            sandbox,
+            instructions: _,
+        } = self;
+        // Where the services are, and their keys, stands in the environment alone: a model's name leads nowhere else. An agent is
+        // a program of the user's, or one whose command is trusted by itself.
+        to.neither(["role", "prompt", "model", "agent", "program", "restart", "auto", "instructions"]);
+        let elsewhere = to.file.zip(workspace.as_deref());
+        to.widens("workspace", elsewhere.and_then(|(file, path)| outside(file, Path::new(path))));
+        let is_asked = |ask: fn(&Self) -> bool| above.iter().any(|above| ask(above));
+        to.narrows("plan", plan.filter(|plan| *plan));
+        to.widens("plan", plan.filter(|plan| !plan && is_asked(|above| above.plan == Some(true))));
+        let by_lead = approve_by.filter(|by| *by == ApproveBy::Lead);
+        to.widens("approve_by", by_lead.map(|_| "lead"));
+        let led = is_asked(|above| above.approve_by == Some(ApproveBy::Lead));
+        to.narrows("approve_by", approve_by.filter(|by| led && *by == ApproveBy::Person).map(|_| "person"));
+        to.narrows("permissions", permissions.filter(|it| *it == Permissions::Ask).map(|_| "ask"));
+        let asks = is_asked(|above| above.permissions == Some(Permissions::Ask));
+        to.widens("permissions", permissions.filter(|it| asks && *it == Permissions::Allow).map(|_| "allow"));
+        // A checkout keeps a teammate out of the user's own tree.
+        to.narrows("checkout", checkout.filter(|own| *own));
+        to.widens("checkout", checkout.filter(|own| !own && is_asked(|above| above.checkout == Some(true))));
+        let number = |count: Option<u32>| count.map(f64::from);
+        let large = |count: Option<u64>| count.map(|count| count as f64);
+        let least = |of: &dyn Fn(&Self) -> Option<f64>| above.iter().filter_map(|it| of(it)).reduce(f64::min);
+        let turns = least(&|it| number(it.max_turns)).unwrap_or(f64::from(DEFAULT_TURNS));
+        to.limits("max_turns", number(*max_turns), Some(turns));
+        to.limits("max_tokens", large(*max_tokens), least(&|it| large(it.max_tokens)));
+        to.limits("max_cost", max_cost.map(f64::from), least(&|it| it.max_cost.map(f64::from)));
+        to.limits("memory", large(*memory), least(&|it| large(it.memory)));
+        to.limits("cpu_time", large(*cpu_time), least(&|it| large(it.cpu_time)));
+        to.limits("max_procs", number(*max_procs), least(&|it| number(it.max_procs)));
+        to.limits("max_time", large(*max_time), least(&|it| large(it.max_time)));
+        let above: Vec<&SandboxPatch> = above.iter().map(|above| &above.sandbox).collect();
+        sandbox.effects(&above, to);
+    }
+}
+
 impl SandboxPatch {
+    /// Says what each key does, below the tables `above` it.
+    fn effects(&self, above: &[&Self], to: &mut Effects<'_>) {
+        let Self { mode, network, ports, writable, caches, hidden, env } = self;
+        let modes = above.iter().filter_map(|above| above.mode);
+        let strictest = modes.fold(SandboxMode::default(), SandboxMode::min);
+        to.widens("sandbox.mode", mode.filter(|mode| *mode > strictest).map(SandboxMode::as_str));
+        to.narrows(
+            "sandbox.mode",
+            mode.filter(|mode| *mode < SandboxMode::default()).map(SandboxMode::as_str),
+        );
+        let is_limited = above.iter().any(|above| above.network.as_ref().is_some_and(|it| it.0.is_some()));
+        match network.as_ref().map(|network| &network.0) {
+            None => {}
+            Some(None) => to.widens("sandbox.network", is_limited.then_some(true)),
+            Some(Some(hosts)) if hosts.is_empty() => to.narrows_to("sandbox.network", "false", 0.0),
+            Some(Some(hosts)) => {
+                to.narrows_to("sandbox.network", "only the hosts of a list", 1.0);
+                // One that is named may belong to the network of this machine.
+                to.widens("sandbox.network", hosts);
+            }
+        }
+        to.widens("sandbox.network", [(); 0]);
+        to.widens("sandbox.ports", ports.iter().flatten());
+        to.widens("sandbox.writable", writable);
+        to.widens("sandbox.env", env);
+        to.widens("sandbox.caches", caches.filter(|write| *write));
+        to.narrows("sandbox.hidden", hidden);
+    }
+
     fn merge(mut self, below: &Self) -> Self {
         add(&mut self.writable, &below.writable);
         add(&mut self.hidden, &below.hidden);

@@ -123,11 +123,21 @@ impl Spawner {
     fn must_be_trusted(&self, file: &TeamFile) -> Result<(), String> {
         let state = StateDir::of_environment(&self.environment).map_err(|error| error.to_string())?;
         let widening = Widening::of(file);
-        let keys =
-            widening.and_then(|it| it.untrusted(&state)).map_err(|error| error.to_string())?.join(", ");
-        let why = "widens what the team may do, and the user has not trusted it";
-        let told = || format!("{} {why} ({keys}): a person can, with `teamd trust`", file.path.display());
-        if keys.is_empty() { Ok(()) } else { Err(told()) }
+        let widening = widening.map_err(|error| error.to_string())?;
+        let widens = widening.untrusted(&state).map_err(|error| error.to_string())?;
+        let gone = widening.gone(&state).map_err(|error| error.to_string())?;
+        let told = |why: &str, keys: &[String]| {
+            let (path, keys) = (file.path.display(), keys.join(", "));
+            Err(format!("{path} {why} ({keys}): a person can, with `teamd trust`"))
+        };
+        if !widens.is_empty() {
+            return told("widens what the team may do, and the user has not trusted it", &widens);
+        }
+        // No person is there to see it named.
+        if !gone.is_empty() {
+            return told("narrows the team less than when the user trusted it", &gone);
+        }
+        Ok(())
     }
 
     /// Returns where a teammate works: where the call says, else where the file does, else where the lead agent does.

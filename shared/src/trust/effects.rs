@@ -1,0 +1,92 @@
+//! What each key of a `team.toml` does to what a team may do: it widens that, narrows it, or does neither.
+//!
+//! Each type of the file says so of its own fields, and takes itself apart to do it: a field of which nothing is said does not
+//! compile. A key can widen with one value and narrow with another.
+
+use std::collections::BTreeSet;
+use std::fmt::Debug;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+/// A key that narrows, with its value.
+#[derive(Debug, Clone, PartialEq, PartialOrd, Serialize, Deserialize)]
+pub struct Narrowing {
+    /// The key.
+    pub key: String,
+    /// Its value, or one of its list.
+    pub value: String,
+    /// How much it leaves, where that is a number: less narrows more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub most: Option<f64>,
+}
+
+impl Narrowing {
+    /// Tells whether another one narrows as much.
+    pub fn is_kept_by(&self, other: &Self) -> bool {
+        let is_less = || other.most.zip(self.most).is_some_and(|(most, before)| most <= before);
+        self.key == other.key && (self.value == other.value || is_less())
+    }
+}
+
+/// What the keys of a file do.
+#[derive(Debug, Default)]
+pub(crate) struct Effects<'f> {
+    /// The file; paths in its directory are its own.
+    pub(crate) file: Option<&'f Path>,
+    /// What stands before the names of the keys: the table.
+    pub(crate) table: String,
+    /// The keys that widen, one line each.
+    pub(crate) widening: BTreeSet<String>,
+    /// The keys that narrow.
+    pub(crate) narrowing: Vec<Narrowing>,
+    /// The names of all keys of which something was said.
+    #[cfg(test)]
+    pub(crate) said: BTreeSet<&'static str>,
+}
+
+impl Effects<'_> {
+    /// Says that a key widens with each of these values.
+    pub(crate) fn widens<T: Debug>(&mut self, key: &'static str, values: impl IntoIterator<Item = T>) {
+        self.say(key);
+        let lines = values.into_iter().map(|value| format!("{}{key} = {value:?}", self.table));
+        self.widening.extend(lines);
+    }
+
+    /// Says that a key narrows with each of these values.
+    pub(crate) fn narrows<T: Debug>(&mut self, key: &'static str, values: impl IntoIterator<Item = T>) {
+        self.say(key);
+        for value in values {
+            let key = format!("{}{key}", self.table);
+            self.narrowing.push(Narrowing { key, value: format!("{value:?}"), most: None });
+        }
+    }
+
+    /// Says that a key narrows with this value, and leaves so much.
+    pub(crate) fn narrows_to(&mut self, key: &'static str, value: &str, most: f64) {
+        self.say(key);
+        let key = format!("{}{key}", self.table);
+        self.narrowing.push(Narrowing { key, value: value.to_owned(), most: Some(most) });
+    }
+
+    /// Says of a key that is a limit: below what holds without it, it narrows, and above that it widens.
+    pub(crate) fn limits(&mut self, key: &'static str, most: Option<f64>, without: Option<f64>) {
+        self.say(key);
+        let Some(most) = most else { return };
+        if without.is_some_and(|without| most > without) {
+            return self.widens(key, [format_args!("{most}")]);
+        }
+        self.narrows_to(key, &most.to_string(), most);
+    }
+
+    /// Says that keys do neither, whatever their values are.
+    pub(crate) fn neither<const N: usize>(&mut self, keys: [&'static str; N]) {
+        keys.into_iter().for_each(|key| self.say(key));
+    }
+
+    #[cfg_attr(not(test), expect(clippy::unused_self, reason = "only a test looks at what was said"))]
+    fn say(&mut self, _key: &'static str) {
+        #[cfg(test)]
+        self.said.insert(_key);
+    }
+}

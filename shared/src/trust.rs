@@ -114,7 +114,8 @@ impl Widening {
     pub fn gone(&self, state: &StateDir) -> Result<Vec<String>, StateError> {
         let before = self.entry(state)?.map(|entry| entry.narrowing).unwrap_or_default();
         let is_gone = |before: &&Narrowing| !self.narrowing.iter().any(|now| before.is_kept_by(now));
-        Ok(before.iter().filter(is_gone).map(|it| format!("{} = {}", it.key, it.value)).collect())
+        let gone = before.iter().filter(is_gone).map(|it| format!("{} = {}", it.key, it.value));
+        Ok(gone.collect::<BTreeSet<_>>().into_iter().collect())
     }
 
     fn entry(&self, state: &StateDir) -> Result<Option<TrustEntry>, StateError> {
@@ -338,8 +339,7 @@ mod tests {
                 "max_turns = 9, sandbox.network = only the hosts of a list, work.protect = \"a\", work.protect = \"b\"",
             ),
         ] {
-            let mut known = of(&file(&root, now)).gone(&state).unwrap();
-            known.sort();
+            let known = of(&file(&root, now)).gone(&state).unwrap();
             assert_eq!(known.join(", "), gone, "{now}");
         }
         std::fs::remove_file(root.join("team.toml")).unwrap();

@@ -109,7 +109,7 @@ fn tighten(schema: &mut Value) {
 }
 
 #[cfg(test)]
-mod agree;
+mod comparison;
 
 #[cfg(test)]
 mod tests {

@@ -41,6 +41,9 @@ pub const MAX_REMINDERS: u32 = 2;
 /// How often the work on a task is sent back before the lead is told, and again each time as many later.
 pub const MAX_RETURNS: u32 = 10;
 
+/// How many tasks that a member has made may be open: pending, in progress or in review.
+pub const MAX_OPEN: usize = 200;
+
 /// How many tasks a teammate is shown in a list.
 pub const MOST_LISTED: usize = 100;
 

@@ -21,6 +21,7 @@ use crate::agent::mailbox::{Mailbox, Waking};
 use crate::agent::outbox::Outbox;
 use crate::agent::session::Session;
 use crate::agent::transcript::{Transcript, TranscriptError};
+use crate::core::allowance::Allowance;
 use crate::core::state::{Budget, State};
 use crate::core::submission::Submission;
 use crate::core::work::Work;
@@ -112,6 +113,7 @@ impl<T: Tools> Session<T> {
             spawner: Spawner { environment: welcome.environment.clone(), terms: welcome.terms.clone() },
             incarnation,
             approval: None,
+            allowance: Allowance::default(),
         };
         session.record_beginning(&welcome, is_empty)?;
         session.model.agent().into_iter().for_each(AgentMind::goes_on);

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use teamd_shared::clock;
+use teamd_shared::config::Roster;
 use teamd_shared::inbox::{self, AppendError, Appended, Durability};
 use teamd_shared::message::{Body, LEAD, Message};
 use teamd_shared::name::Name;
@@ -46,6 +47,12 @@ impl Outbox {
     /// Returns who writes.
     pub(crate) fn from(&self) -> &Name {
         &self.from
+    }
+
+    /// Returns how many members run: what is for all reaches so many.
+    pub(crate) fn receivers(&self) -> usize {
+        let Ok(Some(roster)) = Roster::load(&self.dir) else { return 1 };
+        roster.members.iter().filter(|member| !member.status.is_ended()).count()
     }
 
     /// Makes a message of this member; `to` is what stands in it (what is for `user`, the lead's inbox holds).

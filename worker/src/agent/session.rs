@@ -19,6 +19,7 @@ use crate::agent::live_file::LiveFile;
 use crate::agent::mailbox::Consumed;
 use crate::agent::outbox::Outbox;
 use crate::agent::transcript::{Transcript, TranscriptError};
+use crate::core::allowance::Allowance;
 use crate::core::state::{End, Step};
 use crate::core::submission::Asks;
 use crate::model::{AgentMind, Model};
@@ -48,6 +49,8 @@ pub(crate) struct Session<T = Toolbox> {
     pub(crate) incarnation: u32,
     /// The runtime's answer to a shutdown that could not be written, and the id of its line: it is written again.
     pub(crate) approval: Option<(RequestId, Uuid)>,
+    /// What it may still do to its team in this piece of work.
+    pub(crate) allowance: Allowance,
 }
 
 impl<T: Tools> Session<T> {
@@ -254,6 +257,7 @@ impl<T: Tools> Session<T> {
         let goes_on = idle_reason != IdleReason::Available && self.dispatcher.state.has_news();
         let message_id = self.ids.message();
         self.record(Event::Idle { idle_reason, content, message_id, goes_on })?;
+        self.allowance.renew();
         self.transcript.sync()?;
         self.flush_notices();
         self.dispatcher.toolbox.reap_orphans();

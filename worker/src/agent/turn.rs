@@ -188,6 +188,13 @@ impl<T: Tools> Session<T> {
             Ok(call) => call,
             Err(why) => return self.end_call(Outcome::error(why)),
         };
+        let bytes = next.input.to_string().len();
+        if action.reaches_the_team() {
+            let receivers = if action.is_for_all() { self.outbox.receivers() } else { 1 };
+            if let Err(why) = self.allowance.spend(bytes, receivers) {
+                return self.end_call(Outcome::error(why));
+            }
+        }
         let message_id = message_id.unwrap_or_else(|| self.ids.message());
         match action {
             Action::Local(action) => self.run_tool(activity, action).await,

@@ -31,8 +31,10 @@ mod write_file;
 
 use std::future::Future;
 
+use teamd_shared::control::TaskOrder;
 use teamd_shared::id::RequestId;
 use teamd_shared::member::Gate;
+use teamd_shared::message::ALL;
 use teamd_shared::transcript::Usage;
 
 use answer_plan::AnswerPlan;
@@ -115,6 +117,27 @@ pub(crate) enum TeamAction {
     AnswerPlan(AnswerPlan),
     /// Does something with tasks.
     Task(TaskAction),
+}
+
+impl Action {
+    /// Tells whether it tells or asks others something, and does not only look.
+    pub(crate) fn reaches_the_team(&self) -> bool {
+        match self {
+            Self::Local(_) | Self::ReadInbox => false,
+            Self::Team(action) => !matches!(
+                action,
+                TeamAction::List
+                    | TeamAction::ShowRequest(_)
+                    | TeamAction::Task(TaskAction::Order(TaskOrder::List(_)) | TaskAction::Refuse(_))
+            ),
+            Self::AnswerShutdown(_) | Self::SubmitPlan(_) => true,
+        }
+    }
+
+    /// Tells whether it is a message to all.
+    pub(crate) fn is_for_all(&self) -> bool {
+        matches!(self, Self::Team(TeamAction::SendMessage(SendMessage { to, .. })) if to == ALL)
+    }
 }
 
 impl From<LocalAction> for Action {

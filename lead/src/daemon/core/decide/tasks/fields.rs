@@ -5,7 +5,7 @@ use teamd_shared::fingerprint::Baseline;
 use teamd_shared::id::{Ids, RequestId};
 use teamd_shared::job::JobReport;
 use teamd_shared::journal::TaskRecord;
-use teamd_shared::task::{Task, TaskEvent, TaskFields, TaskId};
+use teamd_shared::task::{MAX_OPEN, Task, TaskEvent, TaskFields, TaskId};
 
 use super::{no_task, not_for_teammates};
 use crate::daemon::core::decide::{Decision, View, conflict};
@@ -26,6 +26,8 @@ impl View<'_> {
         let earlier = self.team.made_by(command).into_iter();
         let numbers: Vec<TaskId> = earlier.chain(self.team.last_task + 1..).take(fields.len()).collect();
         let number = |place: &TaskId| numbers.get((*place as usize).wrapping_sub(1)).copied().unwrap_or(0);
+        let new = numbers.iter().filter(|id| **id > self.team.last_task).count();
+        self.allow_open(by, new)?;
         let mut decision = Decision::default();
         for (&id, fields) in numbers.iter().zip(fields) {
             if let Some(field) = fields.reserved().filter(|_| by.is_teammate()) {
@@ -43,6 +45,18 @@ impl View<'_> {
             }
         }
         Ok((decision, numbers))
+    }
+
+    /// Refuses a member so many further tasks: what makes more than a team can do is no plan.
+    fn allow_open(&self, by: &Actor, new: usize) -> Result<(), Refusal> {
+        let Actor::Member(name) = by else { return Ok(()) };
+        let is_open = |task: &&Task| task.created_by == name.as_str() && !task.status.is_finished();
+        let open = self.team.tasks.values().filter(is_open).count();
+        if open + new <= MAX_OPEN {
+            return Ok(());
+        }
+        let message = format!("{name} has made {open} tasks that are open, and {MAX_OPEN} are the limit");
+        Err(conflict(message, "wait until some are completed, or put several into one task"))
     }
 
     pub(super) fn edit(

@@ -292,7 +292,8 @@ fn print_notes(context: &Context, dir: &TeamDir, name: &Name, is_built_in: bool)
     let layers = roster.sandbox.as_ref().and_then(|found| found.layers.parse::<Layers>().ok());
     if with_agent.is_some() && layers.is_none_or(|layers| layers.namespaces != Namespaces::Own) {
         context.out.note(format_args!(
-            "here the gate of {name} does not change while its agent runs: when it closes, the agent is ended"
+            "here the gate of {name} does not change while its agent runs: when it closes, the agent is ended; and an agent that has a key reaches the \
+             network of this machine behind a closed gate, too, since its model is there"
         ));
     }
     let where_it_writes = this.iter().filter(writes).flat_map(|member| member.where_it_writes());

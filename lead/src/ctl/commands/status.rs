@@ -114,7 +114,7 @@ fn show(context: &Context, args: &StatusArgs, dir: &TeamDir, roster: &Roster) ->
         let names = ends.join(", ");
         context
             .out
-            .note(format_args!("no live gate on this machine: a gate that closes ends the agent of {names}"));
+            .note(format_args!("no live gate on this machine: a gate that closes ends the agent of {names}; an agent that has a key reaches the network behind a closed gate, too"));
     }
     for name in rows.iter().filter(|row| row.unnoticed).map(|row| &row.member.name) {
         context.out.note(format_args!("the process of {name} is gone: `teamd start` will record it"));

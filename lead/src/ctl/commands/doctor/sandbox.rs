@@ -99,8 +99,8 @@ impl Confined {
                     check.add(Severity::Ok, live, "", "");
                 }
                 Some(Namespaces::None | Namespaces::Bubblewrap) => check.note(
-                    "the gate of an agent does not change while it runs, and no list of hosts is enforced (no namespaces of our own)",
-                    "when the gate closes, the agent is ended; a teammate with such a list is refused",
+                    "the gate of an agent does not change while it runs, and no list of hosts is enforced; an agent that has a key reaches the network behind a closed gate, too (no namespaces of our own)",
+                    "when the gate closes, the agent is ended; a teammate with such a list is refused; `spawn` says what an agent reaches",
                     "docs/agents.md says what is confined",
                 ),
             }

@@ -47,6 +47,8 @@ pub enum Promise {
     Outside,
     /// No approval, spawn or shutdown comes from a tool.
     Commands,
+    /// What a tool of an agent starts cannot speak as that agent, hear what it is told, or take it over.
+    Agents,
     /// Daemon, workers and the tools of others cannot be signalled, traced or read.
     Processes,
     /// No file is made that runs as its owner or its group for each account that starts it.
@@ -69,10 +71,11 @@ pub enum Promise {
 
 impl Promise {
     /// All of them, the weightiest first.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::TeamDirectory,
         Self::Outside,
         Self::Commands,
+        Self::Agents,
         Self::Processes,
         Self::SetId,
         Self::Keys,
@@ -95,6 +98,7 @@ impl Promise {
             Self::TeamDirectory => "nothing in the team directory can be written",
             Self::Outside => "nothing outside the workspace can be written",
             Self::Commands => "no approval, spawn or shutdown comes from a tool",
+            Self::Agents => "no tool speaks as its agent",
             Self::Processes => "other processes cannot be signalled, traced or read",
             Self::SetId => "no setuid or setgid file can be made",
             Self::Keys => "no API key is in the environment",
@@ -137,6 +141,13 @@ impl Layers {
                 (vec![namespaces, landlock(LANDLOCK_FILES)], "it takes namespaces, or Landlock 3 (Linux 6.2)")
             }
             Promise::Commands | Promise::SetId => (vec![seccomp], "it takes seccomp"),
+            // Its descriptors are sockets. What is left is its memory: system calls, and a file in `/proc`.
+            Promise::Agents => (
+                seccomp
+                    .zip(namespaces.or(landlock(1)))
+                    .map_or(Vec::new(), |(one, other)| vec![Some(one), Some(other)]),
+                "it takes seccomp, and namespaces or Landlock; without, a lead that is an agent only recommends, and a person decides",
+            ),
             Promise::Processes => (
                 vec![namespaces, landlock(LANDLOCK_SIGNALS)],
                 "it takes namespaces, or Landlock 6 (Linux 6.12)",

@@ -6,7 +6,8 @@
 //! - 1 is a socket to the worker: the lifeline (its end, by the worker's will or death, ends the command) and the
 //!   channel of the report, one JSON line that is written when nothing of the command is left. While an agent runs, the worker
 //!   says a byte to open or close its gate, and the shim answers with a line when that is done;
-//! - 2 is where the output of the command goes: a pipe to the worker, or a log file.
+//! - 2 is where the output of the command goes: a pipe to the worker, or a log file; for an agent, a socket, in which its other descriptors lie
+//!   ([`AgentStdio`]).
 //!
 //! With a policy the command runs below a sandbox init that confines it ([`crate::sandbox`]); the shim stays outside. The
 //! command gets neither 0 nor 1. It is over when `bash` ends, the lifeline closes, the time is up or a signal comes. Then
@@ -18,6 +19,7 @@
 
 mod job;
 mod report;
+mod stdio;
 pub(crate) mod sweep;
 
 use std::io::{self, PipeReader};
@@ -42,6 +44,7 @@ use crate::bounds;
 use crate::sandbox::{self, AbsentFiles, LiveGate};
 pub(crate) use job::{AgentOrder, Job, Listen, Order};
 pub(crate) use report::{ExitCause, GateSet, Report};
+pub(crate) use stdio::AgentStdio;
 
 /// The hidden subcommand under which the worker's program is a shim.
 pub(crate) const SUBCOMMAND: &str = "shim";

@@ -4,13 +4,14 @@
 //! `LD_LIBRARY_PATH`), and would run what lies in the workspace outside of the sandbox. No command line holds them either.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use rustix::fs::{Access, access};
+
+use crate::shim::AgentStdio;
 
 /// Where programs are looked for without a `PATH` (`execvp(3)`).
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
@@ -64,9 +65,9 @@ impl Variables {
     }
 
     /// Returns the command line of an agent, with these variables; a name is looked up where their `PATH` says.
-    pub(crate) fn agent(&self, command: &[String], [input, errors]: [File; 2]) -> Command {
+    pub(crate) fn agent(&self, command: &[String], stdio: AgentStdio) -> Command {
         let mut started = Command::new(command.first().map_or("", String::as_str));
-        started.args(command.iter().skip(1)).stdin(input).stderr(errors);
+        started.args(command.iter().skip(1)).stdin(stdio.input).stderr(stdio.errors);
         self.give(&mut started);
         started
     }
@@ -98,7 +99,7 @@ fn is_program(file: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs::Permissions;
+    use std::fs::{File, Permissions};
     use std::os::unix::fs::PermissionsExt;
 
     #[test]

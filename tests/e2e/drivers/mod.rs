@@ -1,6 +1,7 @@
 //! Claude Code and Codex as teammates. Each scenario runs with a stub of each, which speaks the protocol of its agent, and does what the
 //! messages say (`tests/fixtures/orders.py`).
 
+mod channel;
 mod life;
 mod questions;
 mod real;
@@ -11,6 +12,7 @@ use serde_json::Value;
 use crate::support::Team;
 use crate::support::cgroup::note;
 use crate::support::process::{descendants, is_agent};
+use channel::*;
 use life::*;
 use questions::*;
 use recovery::*;
@@ -71,6 +73,8 @@ scenarios! {
     an_agent_that_cannot_begin_is_an_error_of_spawn
     a_question_of_the_agent_is_a_request_that_a_person_answers
     a_question_is_over_when_the_agent_has_ended
+    no_program_that_a_tool_starts_speaks_as_the_agent
+    a_flood_of_calls_is_refused
 }
 
 /// A team whose agents are these stubs; none without Python.

@@ -3,7 +3,7 @@
 //! An attack is a command that says BROKEN when it has succeeded. What it aims at is looked at from outside, too.
 #![expect(clippy::print_stdout, reason = "a test that this machine cannot run says so")]
 
-mod agents;
+pub(crate) mod agents;
 mod closed;
 mod commands;
 mod hidden;

@@ -89,7 +89,7 @@ fn a_weak_sandbox_parts_the_team_directory_where_it_can() {
 fn the_doctor_holds_nothing_for_kept_that_takes_a_layer_which_is_missing() {
     for (layers, broken) in [
         // A namespace of its own leaves sockets with a path, and those of virtual machines.
-        ("namespaces,landlock", vec!["commands", "set_id", "network"]),
+        ("namespaces,landlock", vec!["commands", "agents", "set_id", "network"]),
         // Mounts do not keep a named pipe from being written.
         ("namespaces,seccomp", vec!["pipes"]),
         ("landlock,seccomp", vec!["settings", "metadata"]),
@@ -113,7 +113,7 @@ fn the_doctor_says_what_is_held_and_by_what() {
     let probed = team.teamctl(["--json", "doctor"]);
     let report: Value = probed.json();
     let promises = report["promises"].as_array().unwrap();
-    assert_eq!(promises.len(), 12);
+    assert_eq!(promises.len(), 13);
     let held = promises.iter().all(|promise| promise["held"] == true);
     assert_eq!(probed.code, Some(i32::from(!held)));
     let bare = Team::new().with("TEAM_SANDBOX_LAYERS", "landlock,seccomp");

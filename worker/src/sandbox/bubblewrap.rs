@@ -58,6 +58,8 @@ fn arguments(policy: &Policy, workspace: &Path) -> io::Result<Vec<OsString>> {
     add("--ro-bind", &["/".as_ref(), "/".as_ref()]);
     add("--dev", &["/dev".as_ref()]);
     add("--proc", &["/proc".as_ref()]);
+    // What can be written there of a process is its memory.
+    add("--remount-ro", &["/proc".as_ref()]);
     let (plan, mut covers) = (MountPlan::of(policy), Vec::new());
     for (path, access) in plan.mounts() {
         let source = access.source(path);
@@ -116,7 +118,7 @@ mod tests {
         let line: Vec<_> = arguments.iter().filter_map(|argument| argument.to_str()).collect();
         let line = line.join(" ").replace(root.to_str().unwrap(), "~");
         let (_, mounts) = line.split_once("--unshare-net ").unwrap();
-        let (fixed, mounts) = mounts.split_once("--proc /proc ").unwrap();
+        let (fixed, mounts) = mounts.split_once("--proc /proc --remount-ro /proc ").unwrap();
         assert_eq!(fixed, "--ro-bind / / --dev /dev ");
         assert_eq!(
             mounts,

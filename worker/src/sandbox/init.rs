@@ -8,6 +8,7 @@
 use std::fmt::Display;
 use std::fs::File;
 use std::io;
+use std::net::{Ipv4Addr, TcpListener};
 use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -26,7 +27,7 @@ use super::policy::Policy;
 use super::seccomp::Calls;
 use super::{gate, identity, landlock, loopback, mounts, seccomp};
 use crate::bounds;
-use crate::shim::{AgentOrder, Job, Order, Report};
+use crate::shim::{AgentStdio, Job, Order, Report};
 
 /// The hidden subcommand under which the worker's program is the sandbox init.
 pub(crate) const SUBCOMMAND: &str = "init";
@@ -47,16 +48,18 @@ pub(crate) fn init_main() -> ExitCode {
 
 fn run(job: Job) -> Result<Report, String> {
     let Job { order, variables, workspace, command, .. } = &job;
-    let stdio = order.agent.as_ref().map(AgentOrder::open).transpose();
-    let stdio = stdio.map_err(|error| format!("cannot open what the agent reads and writes: {error}"))?;
-    let opened = stdio.iter().flatten().map(AsRawFd::as_raw_fd);
+    let stdio = order.agent.as_ref().map(|_| AgentStdio::receive(io::stdout())).transpose();
+    let stdio = stdio.map_err(|error| format!("cannot take what the agent reads and writes: {error}"))?;
+    let opened = stdio.iter().flat_map(|stdio| [stdio.input.as_raw_fd(), stdio.errors.as_raw_fd()]);
     let channel = order.listen.as_ref().map(|listen| listen.channel);
     close_inherited(&job.descriptors().into_iter().take(1).chain(opened).chain(channel).collect::<Vec<_>>())
         .map_err(|error| format!("cannot close what it inherited: {error}"))?;
     let namespaces = order.policy.as_ref().map_or(Namespaces::None, |policy| policy.layers.namespaces);
     let limit = |error: io::Error| format!("cannot put limits on it: {error}");
+    // Open until this process ends.
+    let mut held = None;
     if let Some(policy) = &order.policy {
-        enclose(policy, workspace, order)?;
+        held = enclose(policy, workspace, order)?;
         bounds::share_with_the_user().map_err(limit)?;
     }
     // In a user namespace of its own the kernel counts the processes of this command alone, with shim and sandbox init.
@@ -84,11 +87,17 @@ fn run(job: Job) -> Result<Report, String> {
         // The report is read behind it: the shim only sees that something is there, and that the mounts stand.
         rustix::io::write(io::stdin(), b"\n").map_err(|errno| format!("cannot tell the shim: {errno}"))?;
     }
-    await_end(Pid::from_child(&started)).map_err(|error| format!("cannot wait for bash: {error}"))
+    let ended =
+        await_end(Pid::from_child(&started)).map_err(|error| format!("cannot wait for bash: {error}"));
+    drop(held);
+    ended
 }
 
-/// Puts on every layer, the outermost first.
-fn enclose(policy: &Policy, workspace: &Path, order: &Order) -> Result<(), String> {
+/// Where a program of Node listens for a debugger when it gets SIGUSR1.
+const DEBUGGER: (Ipv4Addr, u16) = (Ipv4Addr::LOCALHOST, 9229);
+
+/// Puts on every layer, the outermost first. Returns what must be held open as long as the command runs.
+fn enclose(policy: &Policy, workspace: &Path, order: &Order) -> Result<Option<TcpListener>, String> {
     let plan = MountPlan::of(policy);
     if policy.layers.namespaces == Namespaces::Own {
         // The shim is the only process that would end it.
@@ -103,6 +112,11 @@ fn enclose(policy: &Policy, workspace: &Path, order: &Order) -> Result<(), Strin
         if order.agent.as_ref().is_some_and(|agent| agent.live_gate == Some(Gate::Closed)) {
             gate::begin_closed(&plan, policy).map_err(cannot("gate"))?;
         }
+    }
+    // What an agent has started could debug it, and speak as the agent. Where it has a network of its own, no program can listen there.
+    let mut held = None;
+    if order.agent.is_some() && policy.has_mounts() && !policy.network {
+        held = hold_debugger().map_err(cannot("network"))?;
     }
     // Among mounts of its own no other process moves anything any more: what is found now is what is written.
     policy.all_writable().try_for_each(|writable| writable.place.check(&writable.at))?;
@@ -121,10 +135,21 @@ fn enclose(policy: &Policy, workspace: &Path, order: &Order) -> Result<(), Strin
             shared: !policy.has_mounts(),
             // Without mounts nothing else keeps it from changing modes of files outside.
             metadata: policy.has_mounts() || !policy.writable.is_empty(),
+            // Databases use that signal: it is refused only where nothing else helps.
+            debugs: order.agent.is_none() || held.is_some(),
         };
         seccomp::restrict(calls).map_err(cannot("seccomp"))?;
     }
-    Ok(())
+    Ok(held)
+}
+
+/// Listens there itself; none if the gateway does, for a port that the user has listed.
+fn hold_debugger() -> io::Result<Option<TcpListener>> {
+    match TcpListener::bind(DEBUGGER) {
+        Ok(listener) => Ok(Some(listener)),
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 fn cannot<E: Display>(what: &'static str) -> impl FnOnce(E) -> String {

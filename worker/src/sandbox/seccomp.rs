@@ -151,6 +151,20 @@ const KIND: u64 = 0xf;
 /// `F_NOTIFY`, `F_SETDELEG` (Linux 6.19). To read a file of the team must not be to hold its daemon up.
 const LEASES: [u64; 3] = [1024, 1026, 1040];
 
+/// System calls that send a signal, with the argument that is its number. To a program of Node, SIGUSR1 is the order to listen for a
+/// debugger, which can do all that the program can (`nodejs.org/en/learn/getting-started/debugging`).
+const SENDS_A_SIGNAL: [(c_long, u8); 6] = [
+    (libc::SYS_kill, 1),
+    (libc::SYS_tkill, 1),
+    (libc::SYS_tgkill, 2),
+    (libc::SYS_rt_sigqueueinfo, 1),
+    (libc::SYS_rt_tgsigqueueinfo, 2),
+    (libc::SYS_pidfd_send_signal, 1),
+];
+
+/// The command of `fcntl` that chooses the signal of a descriptor, which can go to any process.
+const SET_SIGNAL: u64 = 10;
+
 /// What a command may ask of the kernel beside what is refused to every command.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Calls {
@@ -160,6 +174,8 @@ pub(super) struct Calls {
     pub(super) shared: bool,
     /// Whether it changes modes, owners, times and attributes of files.
     pub(super) metadata: bool,
+    /// Whether it sends SIGUSR1.
+    pub(super) debugs: bool,
 }
 
 /// Filters the system calls of this process and of all that it starts.
@@ -175,7 +191,7 @@ pub(super) fn restrict(calls: Calls) -> Result<(), String> {
 }
 
 /// Refuses with EPERM. Another architecture's calls kill the process: their numbers mean something else.
-fn refusing(Calls { sockets, shared, metadata }: Calls) -> Result<BpfProgram, Error> {
+fn refusing(Calls { sockets, shared, metadata, debugs }: Calls) -> Result<BpfProgram, Error> {
     let mut rules = set_id()?;
     // A call without a rule is refused whatever its arguments.
     let if_shared = REFUSED_IF_SHARED.iter().filter(|_| shared);
@@ -191,8 +207,16 @@ fn refusing(Calls { sockets, shared, metadata }: Calls) -> Result<BpfProgram, Er
     let attributes = SETS_ATTRIBUTES.into_iter().filter(|_| !metadata);
     let requests = TYPES_FOR_THE_USER.into_iter().chain(OF_SUBVOLUMES).chain(attributes);
     rules.insert(libc::SYS_ioctl, requests.map(|request| rule(1, Eq, request)).collect::<Result<_, _>>()?);
-    let leases = LEASES.map(|command| rule(1, Eq, command));
-    rules.insert(libc::SYS_fcntl, leases.into_iter().collect::<Result<_, _>>()?);
+    let mut of_descriptors: Vec<SeccompRule> =
+        LEASES.into_iter().map(|command| rule(1, Eq, command)).collect::<Result<_, _>>()?;
+    if !debugs {
+        let wakes = |argument: u8| condition(argument, Eq, bits(libc::SIGUSR1));
+        for (call, argument) in SENDS_A_SIGNAL {
+            rules.insert(call, vec![SeccompRule::new(vec![wakes(argument)?])?]);
+        }
+        of_descriptors.push(SeccompRule::new(vec![condition(1, Eq, SET_SIGNAL)?, wakes(2)?])?);
+    }
+    rules.insert(libc::SYS_fcntl, of_descriptors);
     // In a pid namespace of its own, a command names no other process but its own.
     let named = OF_A_PROCESS.into_iter().filter(|(call, ..)| shared || *call == libc::SYS_prlimit64);
     for (call, argument, all_of_a_user) in named {
@@ -278,9 +302,9 @@ mod tests {
 
     #[test]
     fn the_filters_are_small_enough_for_the_kernel() {
-        for number in 0..8 {
+        for number in 0..16 {
             let has = |bit: u8| number & bit != 0;
-            let calls = Calls { sockets: has(1), shared: has(2), metadata: has(4) };
+            let calls = Calls { sockets: has(1), shared: has(2), metadata: has(4), debugs: has(8) };
             let length = refusing(calls).unwrap().len();
             assert!((100..1000).contains(&length), "{calls:?}: {length}");
         }

@@ -40,8 +40,6 @@ pub(crate) struct Order {
 pub(crate) struct AgentOrder {
     /// The program and its arguments.
     pub(crate) command: Vec<String>,
-    /// The descriptors of its standard input and its error output, handed on by their numbers.
-    pub(crate) stdio: [i32; 2],
     /// Its gate when it begins, where that can change while it runs: then the policy is that of an open gate.
     pub(crate) live_gate: Option<Gate>,
 }
@@ -53,15 +51,6 @@ pub(crate) struct Listen {
     pub(crate) channel: i32,
     /// Their ports.
     pub(crate) ports: Vec<u16>,
-}
-
-impl AgentOrder {
-    /// Opens its standard input and its error output anew.
-    pub(crate) fn open(&self) -> io::Result<[File; 2]> {
-        let path = |number: i32| format!("/proc/self/fd/{number}");
-        let [input, errors] = self.stdio;
-        Ok([File::open(path(input))?, File::options().append(true).open(path(errors))?])
-    }
 }
 
 /// A command with all that it needs.
@@ -142,9 +131,8 @@ impl Job {
 
     /// Returns the descriptors that it is handed on with.
     pub(crate) fn descriptors(&self) -> Vec<i32> {
-        let stdio = self.order.agent.iter().flat_map(|agent| agent.stdio);
         let channel = self.order.listen.as_ref().map(|listen| listen.channel);
-        [self.file.as_raw_fd()].into_iter().chain(stdio).chain(channel).collect()
+        [self.file.as_raw_fd()].into_iter().chain(channel).collect()
     }
 
     /// Returns this very program, whatever stands at its path meanwhile, under a hidden subcommand. It stands outside of the

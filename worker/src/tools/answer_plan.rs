@@ -12,7 +12,7 @@ use teamd_shared::id::RequestId;
 use teamd_shared::request::Status;
 use teamd_shared::team_dir::TeamDir;
 
-use super::orders::{refused, unexpected};
+use super::orders::{NOT_ITSELF, refused, unexpected};
 use super::{Tools, team};
 use crate::agent::connection::Unanswered;
 use crate::agent::session::Session;
@@ -42,17 +42,15 @@ impl<T: Tools> Session<T> {
     /// Answers a plan, or lets a person answer it who sees what the lead agent recommends.
     pub(super) async fn answer_plan(&mut self, input: AnswerPlan) -> Result<String, String> {
         let AnswerPlan { request_id, approve, feedback } = input;
+        if !self.dispatcher.toolbox.is_agent_itself() {
+            let hint = format!("`teamctl approve {request_id}` or `teamctl reject {request_id}`");
+            return self.recommend(&request_id, NOT_ITSELF, &hint).await;
+        }
         let answer = Command::Answer { request_id: request_id.clone(), approve, feedback, permissions: None };
         match self.dispatcher.ask(answer).await {
             Ok(Err(Unanswered::Refused(refusal))) if refusal.code == RefusalCode::Rejected => {
-                if team::has_chat(self.outbox.dir()) {
-                    return self.await_person(&request_id).await;
-                }
-                return Err(format!(
-                    "not decided: {}, and no person sits at `teamctl chat`; {}. Tell the person what you recommend.",
-                    refusal.message,
-                    refusal.hint.unwrap_or_default()
-                ));
+                let hint = refusal.hint.unwrap_or_default();
+                return self.recommend(&request_id, &refusal.message, &hint).await;
             }
             answered => self.done(answered)?,
         };
@@ -63,6 +61,16 @@ impl<T: Tools> Session<T> {
             false => "rejected: its author has your feedback; a gate that was closed stays closed",
         };
         Ok(told.to_owned())
+    }
+
+    /// Lets a person decide: one who sits at the chat, or else one who is told.
+    async fn recommend(&mut self, request_id: &RequestId, why: &str, hint: &str) -> Result<String, String> {
+        if team::has_chat(self.outbox.dir()) {
+            return self.await_person(request_id).await;
+        }
+        Err(format!(
+            "not decided: {why}, and no person sits at `teamctl chat`; {hint}. Tell the person what you recommend."
+        ))
     }
 
     /// Waits until the person has answered at the chat, which shows the plan and the recommendation.

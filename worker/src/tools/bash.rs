@@ -8,6 +8,7 @@ mod background;
 mod live_log;
 mod log;
 mod shim_handle;
+mod source;
 mod way;
 
 use std::borrow::Cow;
@@ -21,7 +22,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer};
 use teamd_shared::member::{Bounds, Gate};
 use tokio::io::AsyncReadExt;
-use tokio::net::unix::pipe;
+use tokio::net::UnixStream;
 use tokio::task::JoinSet;
 
 use super::input;
@@ -38,6 +39,8 @@ pub(super) use background::Background;
 pub(crate) use live_log::LiveLog;
 use shim_handle::ShimHandle;
 pub(super) use shim_handle::sweep_orphans;
+use source::Source;
+pub(super) use source::pair;
 pub(super) use way::Way;
 
 /// Seconds that a command may take unless its call says otherwise.
@@ -146,8 +149,8 @@ pub(crate) struct Ran {
 #[derive(Debug)]
 pub(crate) struct Foreground {
     shim: ShimHandle,
-    pipe: pipe::Receiver,
-    /// Whether the pipe may hold more.
+    source: Source,
+    /// Whether the source may hold more.
     open: bool,
     piece: Vec<u8>,
     output: Output,
@@ -171,11 +174,14 @@ impl Foreground {
     /// # Errors
     /// The system's error.
     pub(super) fn start(job: &Job, liveness_lock: &File) -> io::Result<Self> {
-        let (reader, writer) = io::pipe()?;
-        let pipe = pipe::Receiver::from_owned_fd(OwnedFd::from(reader))?;
+        let (source, writes) = Source::pipe()?;
+        Self::start_with(job, liveness_lock, source, writes)
+    }
+
+    fn start_with(job: &Job, liveness_lock: &File, source: Source, writes: OwnedFd) -> io::Result<Self> {
         Ok(Self {
-            shim: ShimHandle::start(job, liveness_lock, writer.into())?,
-            pipe,
+            shim: ShimHandle::start(job, liveness_lock, writes)?,
+            source,
             open: true,
             piece: vec![0; PIECE],
             output: Output::default(),
@@ -189,7 +195,8 @@ impl Foreground {
         })
     }
 
-    /// Starts an agent; returns the handle of its gate, too. It may write there from the beginning if that is `open`.
+    /// Starts an agent; returns the handle of its gate, too. It may write there from the beginning if that is `open`. `output`: the
+    /// pair of sockets that it writes to.
     ///
     /// # Errors
     /// The system's error.
@@ -198,8 +205,9 @@ impl Foreground {
         liveness_lock: &File,
         (gate, errors): (Gate, File),
         way: Way,
+        (output, writes): (UnixStream, OwnedFd),
     ) -> io::Result<(Self, GateHandle)> {
-        let mut started = Self::start(job, liveness_lock)?;
+        let mut started = Self::start_with(job, liveness_lock, Source::Socket(output), writes)?;
         let is_live = job.order.agent.as_ref().is_some_and(|agent| agent.live_gate.is_some());
         let (handle, side) = agent_gate::pair(gate, is_live);
         started.shim.follow_gate(side);
@@ -217,7 +225,7 @@ impl Foreground {
     async fn report(&mut self) -> Report {
         let report = loop {
             tokio::select! {
-                read = self.pipe.read(&mut self.piece), if self.open => match read {
+                read = self.source.read(&mut self.piece), if self.open => match read {
                     Ok(0) | Err(_) => self.open = false,
                     Ok(read) => {
                         self.take_in(read);
@@ -264,7 +272,7 @@ impl Foreground {
         let mut rest = MAX_REST;
         while self.open && rest > 0 {
             // Not through the runtime: what it knows of the pipe can be older than the end of the shim.
-            match rustix::io::read(self.pipe.as_fd(), &mut self.piece[..]) {
+            match rustix::io::read(self.source.as_fd(), &mut self.piece[..]) {
                 Ok(0) => self.open = false,
                 Ok(read) => {
                     self.take_in(read);
@@ -330,11 +338,27 @@ fn end_of(errors: &File) -> String {
     let length = errors.metadata().map_or(0, |metadata| metadata.len());
     let mut last = vec![0; ERRORS.min(usize::try_from(length).unwrap_or(ERRORS))];
     let from = length - last.len() as u64;
-    match errors.read_exact_at(&mut last, from).map(|()| String::from_utf8_lossy(&last).trim().to_owned()) {
-        Ok(said) if !said.is_empty() => format!("; its error output ends: {said}"),
-        Ok(_) => String::new(),
+    match errors.read_exact_at(&mut last, from) {
+        Ok(()) => told_end(&last),
         Err(error) => format!("; its error output cannot be read: {error}"),
     }
+}
+
+/// Tells the end of an error output.
+fn told_end(last: &[u8]) -> String {
+    let said = String::from_utf8_lossy(last);
+    let said = said.trim();
+    if said.is_empty() { String::new() } else { format!("; its error output ends: {said}") }
+}
+
+/// Reads the error output of an agent to its end; returns what is to be told of it.
+async fn last_words(mut errors: UnixStream) -> String {
+    let (mut last, mut piece) = (Vec::new(), vec![0; ERRORS]);
+    while let Ok(read @ 1..) = errors.read(&mut piece).await {
+        last.extend_from_slice(&piece[..read]);
+        last.drain(..last.len().saturating_sub(ERRORS));
+    }
+    told_end(&last)
 }
 
 fn log_notes(report: &Report) {

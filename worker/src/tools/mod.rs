@@ -218,6 +218,10 @@ pub(crate) trait Tools: std::fmt::Debug {
     fn start_process(&mut self, _launch: Launch, _gate: Gate) -> Result<AgentProcess, String> {
         Err("this teammate has no agent of its own".to_owned())
     }
+    /// Tells whether only the agent can speak as the agent: what it has started cannot.
+    fn is_agent_itself(&self) -> bool {
+        true
+    }
     /// Takes out what the agent has spent that it does not report.
     fn take_spent(&mut self) -> Usage {
         Usage::default()

@@ -10,6 +10,10 @@ use crate::agent::connection::{Reply, Unanswered};
 use crate::agent::session::Session;
 use crate::core::state::Why;
 
+/// What an agent is told in whose name its tools could speak.
+pub(super) const NOT_ITSELF: &str =
+    "on this machine a command that you run could say this in your name, so a person decides";
+
 impl<T: Tools> Session<T> {
     /// Carries out a call about the team; `repeated`: an earlier incarnation may have begun it.
     pub(crate) async fn act_on_team(
@@ -18,6 +22,10 @@ impl<T: Tools> Session<T> {
         message_id: Uuid,
         repeated: bool,
     ) -> Outcome {
+        let decides = matches!(action, TeamAction::Spawn(_) | TeamAction::RequestShutdown(_));
+        if decides && !self.dispatcher.toolbox.is_agent_itself() {
+            return Outcome::error(format!("not done: {NOT_ITSELF}. Tell the person what you recommend."));
+        }
         match action {
             TeamAction::SendMessage(SendMessage { to, content }) => {
                 let letter = Letter { id: message_id, repeated, content: &content };

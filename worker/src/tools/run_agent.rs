@@ -5,17 +5,17 @@ use std::io::{self, Read, Seek, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{MemfdFlags, Mode, OFlags, memfd_create, open};
+use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags, fcntl_add_seals, memfd_create, open};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use teamd_shared::environment::Environment;
 use teamd_shared::member::{Agent, Gate};
 
 use super::ToolboxConfig;
-use super::bash::{AgentProcess, Foreground, GateHandle, Launch, Way};
+use super::bash::{AgentProcess, Foreground, GateHandle, Launch, Way, pair};
 use crate::model::{AgentSession, Gateway, Known, open_kept};
 use crate::sandbox::Policy;
-use crate::shim::{AgentOrder, Job, Order};
+use crate::shim::{AgentOrder, AgentStdio, Job, Order};
 
 /// How many words of the command of an agent people see in the list of processes.
 const SHOWN: usize = 3;
@@ -45,23 +45,13 @@ pub(super) struct Setting<'a> {
 }
 
 impl Setting<'_> {
-    /// Makes the job of an agent that reads this, with further arguments, given the variables by which it finds its gateway; returns also what its error output can be read from, and the
-    /// way to its gateway.
-    fn job(
-        self,
-        arguments: impl FnOnce(&[(&'static str, String)]) -> Vec<String>,
-        input: OwnedFd,
-    ) -> io::Result<(Job, File, Way)> {
-        let Self { agent, config, mut environment, temp, policy, gate, live, gateway } = self;
-        // It has no name there, and is gone with its last descriptor.
-        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-        let errors = File::from(open(temp, flags, Mode::RUSR | Mode::WUSR)?);
-        let read = errors.try_clone()?;
+    /// Makes the job of an agent with further arguments, given the variables by which it finds its gateway; returns also the way to its gateway.
+    fn job(self, arguments: impl FnOnce(&[(&'static str, String)]) -> Vec<String>) -> io::Result<(Job, Way)> {
+        let Self { agent, config, mut environment, policy, gate, live, gateway, .. } = self;
         let mut way = Way::make(gateway, live)?;
         let variables = way.variables();
         let order = AgentOrder {
             command: agent.command.iter().cloned().chain(arguments(&variables)).collect(),
-            stdio: [input.as_raw_fd(), errors.as_raw_fd()],
             live_gate: live.then_some(gate),
         };
         let shown = order.command[..order.command.len().min(SHOWN)].join(" ");
@@ -70,8 +60,8 @@ impl Setting<'_> {
         config.workspace.metadata()?;
         variables.iter().for_each(|(name, value)| environment.set(name, value));
         let mut job = Job::new(order, &environment, &config.workspace, shown.as_ref())?;
-        job.handed_on = [input, errors.into()].into_iter().chain(way.hand_on()).collect();
-        Ok((job, read, way))
+        job.handed_on = way.hand_on().into_iter().collect();
+        Ok((job, way))
     }
 
     /// Starts an agent for one piece of work, confined by the policy.
@@ -79,12 +69,15 @@ impl Setting<'_> {
     /// # Errors
     /// The system's error.
     pub(super) fn run(self, work: &RunAgent) -> io::Result<(Foreground, GateHandle)> {
-        let mut input = File::from(memfd_create("messages", MemfdFlags::CLOEXEC)?);
-        input.write_all(work.input.as_bytes())?;
-        input.rewind()?;
+        let input = sealed(work.input.as_bytes())?;
+        // It has no name there, and is gone with its last descriptor.
+        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+        let errors = File::from(open(self.temp, flags, Mode::RUSR | Mode::WUSR)?);
+        let (output, writes) = pair()?;
+        AgentStdio { input, errors: for_appending(&errors)? }.send(&output)?;
         let (gate, lock) = (self.gate, &self.config.liveness_lock);
-        let (job, errors, way) = self.job(|_| Vec::new(), input.into())?;
-        Foreground::start_agent(&job, lock, (gate, errors), way)
+        let (job, way) = self.job(|_| Vec::new())?;
+        Foreground::start_agent(&job, lock, (gate, errors), way, (output, writes))
     }
 
     /// Starts an agent for many turns; `state`: its state directory.
@@ -100,12 +93,29 @@ impl Setting<'_> {
         let history = session.history.as_deref().map(read_history).transpose()?;
         let known = history.map(|history| Known::of(&*driver, &history, &lines));
         driver.settings().iter().for_each(|(name, value)| self.environment.set(name, value));
-        let (reads, writes) = io::pipe()?;
         let (gate, lock) = (self.gate, &self.config.liveness_lock);
-        let (job, errors, way) = self.job(|found| driver.arguments(&session, found), reads.into())?;
+        let (job, way) = self.job(|found| driver.arguments(&session, found))?;
         let begin = driver.begin(&session);
-        AgentProcess::start(&job, lock, (driver, begin, known), (writes.into(), errors), (gate, way))
+        AgentProcess::start(&job, lock, (driver, begin, known), (gate, way))
     }
+}
+
+/// Makes a file in memory that is read from its beginning. No process can change it, not even one that opens it in `/proc`; and a program may open
+/// `/dev/stdin`, which no socket allows.
+fn sealed(bytes: &[u8]) -> io::Result<OwnedFd> {
+    let mut file = File::from(memfd_create("messages", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?);
+    file.write_all(bytes)?;
+    file.rewind()?;
+    // Nothing has mapped it, so this is as good as `WRITE`, which fails while the kernel holds a page of it.
+    let seals = SealFlags::FUTURE_WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL;
+    fcntl_add_seals(&file, seals)?;
+    Ok(file.into())
+}
+
+/// Opens a file anew, with an offset of its own.
+fn for_appending(file: &File) -> io::Result<OwnedFd> {
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    Ok(File::options().append(true).open(path)?.into())
 }
 
 /// Renames a file in which an agent keeps a session that it cannot go on with: it is found no more, and not lost.

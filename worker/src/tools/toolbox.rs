@@ -9,7 +9,7 @@ use anyhow::Context as _;
 use teamd_shared::environment::Environment;
 use teamd_shared::member::{Agent, Bounds, Gate, Protocol, Sandbox, SandboxMode};
 use teamd_shared::name::Name;
-use teamd_shared::sandbox::Namespaces;
+use teamd_shared::sandbox::{Namespaces, Promise};
 use teamd_shared::state::StateDir;
 use teamd_shared::team_dir::TeamDir;
 use teamd_shared::transcript::Usage;
@@ -234,6 +234,12 @@ impl Tools for Toolbox {
 
     fn take_spent(&mut self) -> Usage {
         self.meter.take()
+    }
+
+    fn is_agent_itself(&self) -> bool {
+        let ToolboxConfig { agent, sandbox, confinement, .. } = &self.config;
+        let is_confined = sandbox.mode != SandboxMode::Off;
+        agent.is_none() || !is_confined || confinement.layers.enforcement(Promise::Agents, true).is_ok()
     }
 
     // File tools are done when this returns.

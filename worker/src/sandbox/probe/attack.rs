@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use rustix::net::{AddressFamily, SocketType, socket};
-use rustix::process::{Pid, test_kill_process};
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open, test_kill_process};
 use teamd_shared::environment::Environment;
 use teamd_shared::sandbox::{Attack, Promise};
 
@@ -62,6 +62,10 @@ fn all(args: &AttackArgs) -> Vec<Attempt> {
     let sets_mode = |path: &Path, mode| fs::set_permissions(path, PermissionsExt::from_mode(mode)).is_ok();
     // In the directory where a command may write in every case.
     let makes_setuid = || makes(&at("temp/setuid")) && sets_mode(&at("temp/setuid"), 0o4700);
+    // Of this one, since no process is nearer.
+    let writes_process = OpenOptions::new().write(true).open("/proc/self/mem").is_ok();
+    let takes_descriptor = pidfd_open(getpid(), PidfdFlags::empty())
+        .is_ok_and(|process| pidfd_getfd(process, 0, PidfdGetfdFlags::empty()).is_ok());
     let writes_memory = args.shared.as_deref().is_some_and(appends);
     vec![
         (Promise::TeamDirectory, "append to a file of the team directory", appends(&team.join("journal"))),
@@ -71,6 +75,8 @@ fn all(args: &AttackArgs) -> Vec<Attempt> {
         (Promise::Outside, "append to one", appends(&at("home/notes"))),
         (Promise::Outside, "append to a file in the shared memory of the machine", writes_memory),
         (Promise::Commands, "make a Unix socket", opens_socket),
+        (Promise::Agents, "write the memory of a process", writes_process),
+        (Promise::Agents, "take a descriptor of a process", takes_descriptor),
         (Promise::Processes, "signal a process", signals),
         (Promise::Processes, "read its environment", of_process("environ")),
         (Promise::Processes, "read its memory's map", of_process("maps")),

@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::unix::pipe;
+use tokio::net::UnixStream;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -17,9 +17,9 @@ use uuid::Uuid;
 use super::agent_gate::{self, GateHandle};
 use super::shim_handle::ShimHandle;
 use super::way::Way;
-use super::{end_of, how_it_exited};
+use super::{GRACE_OF_AGENT, how_it_exited, last_words, pair};
 use crate::model::{AgentDriver, Heard, Known, Line};
-use crate::shim::Job;
+use crate::shim::{AgentStdio, Job};
 use teamd_shared::member::{Gate, Permissions};
 
 /// How long a line of an agent may be, in bytes.
@@ -67,8 +67,26 @@ pub(crate) struct AgentProcess {
     _tasks: JoinSet<()>,
 }
 
+/// The worker's ends of what an agent reads and writes, and the output that its shim is started with.
+struct Channel {
+    reads: UnixStream,
+    writes: UnixStream,
+    errors: UnixStream,
+    output: OwnedFd,
+}
+
+impl Channel {
+    fn make() -> io::Result<Self> {
+        let (writes, input) = pair()?;
+        let (errors, its_errors) = pair()?;
+        let (reads, output) = pair()?;
+        AgentStdio { input, errors: its_errors }.send(&reads)?;
+        Ok(Self { reads, writes, errors, output })
+    }
+}
+
 impl AgentProcess {
-    /// Starts it. `begin`: what it reads first; `stdin`: the end to write to.
+    /// Starts it. `begin`: what it reads first.
     ///
     /// # Errors
     /// The system's error.
@@ -76,13 +94,11 @@ impl AgentProcess {
         job: &Job,
         liveness_lock: &File,
         (driver, begin, known): (Box<dyn AgentDriver>, String, Option<Known>),
-        (stdin, errors): (OwnedFd, File),
         (gate, way): (Gate, Way),
     ) -> io::Result<(Self, GateHandle)> {
-        let (reader, writer) = io::pipe()?;
-        let reads = pipe::Receiver::from_owned_fd(OwnedFd::from(reader))?;
-        let writes = pipe::Sender::from_owned_fd(stdin)?;
-        let mut shim = ShimHandle::start(job, liveness_lock, writer.into())?;
+        let Channel { reads, writes, errors, output } = Channel::make()?;
+        let mut shim = ShimHandle::start(job, liveness_lock, output)?;
+        let last_words = tokio::spawn(last_words(errors));
         let is_live = job.order.agent.as_ref().is_some_and(|agent| agent.live_gate.is_some());
         let (handle, side) = agent_gate::pair(gate, is_live);
         shim.follow_gate(side);
@@ -104,8 +120,11 @@ impl AgentProcess {
                 report.error.clone()
             };
             let how = how.or_else(|| how_it_exited(&report)).unwrap_or_else(|| "has ended".to_owned());
+            // Nothing holds its error output any more.
+            let said = tokio::time::timeout(GRACE_OF_AGENT, last_words).await;
+            let said = said.ok().and_then(Result::ok).unwrap_or_default();
             // Without a receiver it is not wanted.
-            drop(ends.send(format!("{how}{}", end_of(&errors))));
+            drop(ends.send(format!("{how}{said}")));
         });
         tasks.spawn(talk((driver, begin), (reads, writes), said, hears));
         let fixed = (!is_live).then_some(gate);
@@ -135,7 +154,7 @@ impl AgentProcess {
             return Ok(heard);
         }
         let closed_at = *self.closed_at.get_or_insert_with(Instant::now);
-        let patience = tokio::time::timeout_at(closed_at + super::GRACE_OF_AGENT, self.gone()).await;
+        let patience = tokio::time::timeout_at(closed_at + GRACE_OF_AGENT, self.gone()).await;
         let closed = || "says nothing any more: it has closed its output".to_owned();
         Err(patience.map_or_else(|_| closed(), |()| self.how.clone().unwrap_or_else(closed)))
     }
@@ -178,7 +197,7 @@ impl AgentProcess {
 /// Writes and reads until either side has ended.
 async fn talk(
     (mut driver, mut line): (Box<dyn AgentDriver>, String),
-    (mut reads, mut writes): (pipe::Receiver, pipe::Sender),
+    (mut reads, mut writes): (UnixStream, UnixStream),
     mut said: mpsc::UnboundedReceiver<Said>,
     hears: mpsc::Sender<Heard>,
 ) {

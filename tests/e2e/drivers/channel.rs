@@ -10,9 +10,9 @@ use crate::support::Team;
 const EACH: [&str; 4] =
     ["namespaces,landlock,seccomp", "namespaces,seccomp", "bwrap,landlock,seccomp", "landlock,seccomp"];
 
-const TAKE_OVER: &str = include_str!("../../fixtures/take-over.py");
+pub(super) const TAKE_OVER: &str = include_str!("../../fixtures/take-over.py");
 
-fn check(said: &str, layers: &str) {
+pub(super) fn check(said: &str, layers: &str) {
     assert!(!said.contains("BROKEN"), "{layers}: {said}");
     let count: u32 = said.lines().find_map(|line| line.strip_prefix("tried ")?.parse().ok()).unwrap_or(0);
     assert!(count > 20, "{layers}: {said}");

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
+use super::channel::{TAKE_OVER, check};
 use super::{CLAUDE, CODEX, Stub, agent_if_any, agent_of, spawn};
 use crate::checkouts::{REPOSITORY, add, git, until, user};
 use crate::support::model_server::{Api, ModelServer, Reply};
@@ -51,6 +52,7 @@ real_scenarios! {
     it_obeys_the_gate_resumes_and_leaves_without_a_request
     a_message_during_a_call_comes_with_its_outcome_and_outlives_a_kill
     it_is_told_each_message_once_whenever_it_is_killed
+    no_program_that_its_shell_starts_speaks_as_it
 }
 
 impl Real {
@@ -121,6 +123,28 @@ fn it_obeys_the_gate_resumes_and_leaves_without_a_request(real: &Real) {
     let leaked = String::from_utf8(leaked).unwrap();
     assert!(!leaked.contains("/carol/") && !leaked.contains("transcript"), "{leaked}");
     assert!(!team.file("transcript/carol.jsonl").contains(key), "it is in no variable of its commands");
+}
+
+/// As with the stubs: its own descriptors are out of reach, and so are those of what started it.
+fn no_program_that_its_shell_starts_speaks_as_it(real: &Real) {
+    let (Real { bash, stub, .. }, mut turn) = (real, 0);
+    let (bash, agent) = (*bash, stub.agent);
+    let server = ModelServer::answering_any_client(move |_| {
+        turn += 1;
+        match turn {
+            1 => bash(&format!(
+                "ls -l /proc/self/fd; python3 take-over.py {agent} 0,1,2 > said; grep -e BROKEN -e '^tried [0-9]' said"
+            )),
+            _ => Reply::text("done"),
+        }
+    });
+    let team = real.team(&server);
+    team.write("take-over.py", TAKE_OVER);
+    spawn(&team, stub, &[&["--prompt", "message 00;"], real.flags].concat());
+    team.until_finished("carol", 1);
+    let said = team.text("said");
+    check(&said, agent);
+    assert_eq!(team.shutdown("carol", &[], 0)["outcome"], "shutdown");
 }
 
 /// A message arrives while a command runs. The next request has it; and once, if the agent is killed before.

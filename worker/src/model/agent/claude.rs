@@ -24,6 +24,27 @@ const SETTINGS: [(&str, &str); 2] =
 /// Its tools for teams, tasks, worktrees and subagents of its own: two protocols confuse a model. And those that ask a person.
 const DISALLOWED: &str = "Task,Agent,SendMessage,ListAgents,EnterWorktree,ExitWorktree,EnterPlanMode,ExitPlanMode,AskUserQuestion,CronCreate,CronDelete,CronList,ScheduleWakeup,Workflow,Monitor,TaskStop";
 
+/// The variables by which it finds its model, beside those of its key. The settings of a project may set any variable, and go before those that it
+/// is started with: a program in the workspace could answer in the place of the model, and call tools as it likes.
+const OF_THE_WAY: [&str; 16] = [
+    "ANTHROPIC_BASE_URL",
+    "ANTHROPIC_UNIX_SOCKET",
+    "ANTHROPIC_BEDROCK_BASE_URL",
+    "ANTHROPIC_VERTEX_BASE_URL",
+    "ANTHROPIC_FOUNDRY_BASE_URL",
+    "CLAUDE_CODE_USE_BEDROCK",
+    "CLAUDE_CODE_USE_VERTEX",
+    "CLAUDE_CODE_USE_FOUNDRY",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "ALL_PROXY",
+    "NO_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "all_proxy",
+    "no_proxy",
+];
+
 /// The version of MCP that is spoken.
 const MCP: &str = "2025-11-25";
 
@@ -182,8 +203,19 @@ impl Claude {
     }
 }
 
+/// Returns settings that go before those of the project: the way to its model as it was found, and no other. A key does not belong on a command line.
+fn way(found: &[(&'static str, String)]) -> Value {
+    let mut variables = serde_json::Map::new();
+    for name in OF_THE_WAY {
+        let value = found.iter().find(|(known, _)| *known == name).map(|(_, value)| value.as_str());
+        variables.insert(name.to_owned(), json!(value.unwrap_or_default()));
+    }
+    json!({"env": variables})
+}
+
 impl AgentDriver for Claude {
-    fn arguments(&self, session: &AgentSession, _: &[(&'static str, String)]) -> Vec<String> {
+    fn arguments(&self, session: &AgentSession, variables: &[(&'static str, String)]) -> Vec<String> {
+        let way = way(variables).to_string();
         let servers = json!({"mcpServers": {"team": {"type": "sdk", "name": "team"}}}).to_string();
         let how = if session.history.is_some() { "--resume" } else { "--session-id" };
         let session = session.id.to_string();
@@ -208,6 +240,8 @@ impl AgentDriver for Claude {
             DISALLOWED,
             "--setting-sources",
             "project",
+            "--settings",
+            &way,
             "--append-system-prompt",
             &self.instructions,
         ];

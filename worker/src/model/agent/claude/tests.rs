@@ -171,3 +171,17 @@ fn a_version_that_is_too_old_and_a_session_that_is_not_gone_on_with_are_told() {
     hears(&mut claude, &begun(json!("2.1.330")));
     assert!(matches!(hears(&mut claude, &ended).1[..], [_, Heard::TurnEnded { failure: Some(_) }]));
 }
+
+#[test]
+fn no_settings_of_a_project_lead_it_to_another_model() {
+    let found = [("ANTHROPIC_BASE_URL", "http://here".to_owned()), ("ANTHROPIC_API_KEY", "key".to_owned())];
+    let all = driver().arguments(&AgentSession { id: Uuid::nil(), history: None }, &found);
+    let at = all.iter().position(|it| it == "--settings").unwrap();
+    let settings: Value = serde_json::from_str(&all[at + 1]).unwrap();
+    assert_eq!(settings["env"]["ANTHROPIC_BASE_URL"], "http://here");
+    assert_eq!(
+        (&settings["env"]["CLAUDE_CODE_USE_BEDROCK"], &settings["env"]["HTTPS_PROXY"]),
+        (&json!(""), &json!(""))
+    );
+    assert!(!all.concat().contains("key\""), "{all:?}");
+}

@@ -23,6 +23,7 @@ mod hooks;
 mod hostile;
 mod incarnations;
 mod integration;
+mod judges;
 mod lead;
 mod many;
 mod meddling;

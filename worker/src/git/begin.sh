@@ -20,6 +20,18 @@ trap 'code=$?; trap - ERR; is_whole || refuse "" ""; say failed "$(uniq "$log" |
 team=$T_HOME_OF_TEAM/team.git
 in_place='tasks and checks in place need none of this: spawn without --checkout'
 command -v git >/dev/null || refuse 'git is not installed' "install git 2.38 or newer; $in_place"
+# The git of the one whose tree it is: `judge git …`. It has that one's variables, and of ours where it works.
+theirs=()
+for name in "${!J_@}"; do
+    theirs+=("${!name}")
+    unset "$name"
+done
+judge() {
+    local at=("TMPDIR=$TMPDIR")
+    [ -z "${GIT_DIR-}" ] || at+=("GIT_DIR=$GIT_DIR")
+    [ -z "${GIT_WORK_TREE-}" ] || at+=("GIT_WORK_TREE=$GIT_WORK_TREE")
+    env -i -- "${theirs[@]}" "${at[@]}" "$@"
+}
 # Shows the first lines, and reads all of them: what writes them would fail if it were left alone.
 first() { sed -n "1,$1p"; }
 # Names what is not committed in a checkout. What hides it is not believed: bits of the index go, and no submodule is entered.
@@ -29,7 +41,61 @@ uncommitted() {
         git update-index -z --no-assume-unchanged --stdin <"$TMPDIR/hidden"
         git update-index -z --no-skip-worktree --stdin <"$TMPDIR/hidden"
     fi
-    git --no-optional-locks status --porcelain --untracked-files=normal --ignore-submodules=dirty | first 11
+    changed | LC_ALL=C sort | first 11
+}
+# Names what has changed in a tree and is not committed, as its own git sees it. A file whose bytes are those of its blob has not, though
+# attributes would have it stored otherwise: those are listed in $TMPDIR/unchanged.
+changed() {
+    judge git --no-optional-locks status --porcelain=v2 -z --no-renames --untracked-files=normal "${1:---ignore-submodules=dirty}" >"$TMPDIR/status"
+    local entry file how in_index here id number maybe=() ids=() found=()
+    while IFS= read -r -d '' entry; do
+        case $entry in
+        '? '*) file=${entry:2} ;;
+        'u '*) file=${entry#* * * * * * * * * * } ;;
+        *)
+            file=${entry#* * * * * * * * }
+            read -r _ how _ _ in_index here _ id _ <<<"$entry"
+            if [[ $how$in_index == .M$here && $here == 100* && $file != *$'\n'* ]]; then
+                maybe+=("$file")
+                ids+=("$id")
+                continue
+            fi
+            ;;
+        esac
+        printf '%s\n' "${file//$'\n'/ }"
+    done <"$TMPDIR/status"
+    : >"$TMPDIR/unchanged"
+    [ "${#maybe[@]}" -gt 0 ] || return 0
+    # It stops at a file that cannot be read, which has changed then.
+    printf './%s\n' "${maybe[@]}" | git hash-object --no-filters --stdin-paths >"$TMPDIR/found" || true
+    mapfile -t found <"$TMPDIR/found"
+    for number in "${!maybe[@]}"; do
+        if [ "${found[number]-}" = "${ids[number]}" ]; then
+            printf '%s\0' "${maybe[number]}" >>"$TMPDIR/unchanged"
+        else
+            printf '%s\n' "${maybe[number]}"
+        fi
+    done
+}
+# Notes in the index how those files stand, by a git that converts nothing: then each other git sees by their times that they are unchanged.
+# It would look again at a file as young as the index.
+settle() {
+    [ -s "$TMPDIR/unchanged" ] || return 0
+    local raw=$TMPDIR/raw mark=$TMPDIR/mark file index objects common
+    index=$(git rev-parse --path-format=absolute --git-path index)
+    objects=$(git rev-parse --path-format=absolute --git-path objects)
+    common=$(git rev-parse --path-format=absolute --git-common-dir)
+    rm -rf "$raw"
+    mkdir -p "$raw/refs" "$raw/info" "$raw/objects"
+    cp -- "$common/config" "$raw/config"
+    printf 'ref: refs/heads/none\n' >"$raw/HEAD"
+    printf '* -text !eol !ident !filter !working-tree-encoding\n' >"$raw/info/attributes"
+    touch -d '2 seconds ago' "$mark"
+    while IFS= read -r -d '' file; do
+        [ ! "./$file" -nt "$mark" ] || touch -h -r "$mark" -- "./$file"
+    done <"$TMPDIR/unchanged"
+    GIT_DIR=$raw GIT_WORK_TREE=$PWD GIT_INDEX_FILE=$index GIT_OBJECT_DIRECTORY=$objects \
+        git -c core.splitIndex=false update-index -q --refresh || true
 }
 # Shows a setting of ours. No git is started for one that stands in the file as it is.
 setting() {
@@ -58,7 +124,7 @@ enter() {
 refuse_uncommitted() {
     local files
     files=$(uncommitted)
-    [ -z "$files" ] || refuse "$T_WRITES has changes that are not committed: $(sed 's/^...//' <<<"$files" | paste -sd, | sed 's/,/, /g')" "$1"
+    [ -z "$files" ] || refuse "$T_WRITES has changes that are not committed: $(paste -sd, <<<"$files" | sed 's/,/, /g')" "$1"
 }
 # Shows the subjects of a few commits that the team repository does not hold: of those named, and of what they rest on.
 unsaved() {

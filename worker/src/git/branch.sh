@@ -1,6 +1,7 @@
 # Begins the branch of a task at the tip of the integration branch, and says which earlier work on it is kept.
 enter
 refuse_uncommitted 'commit it, stash it or discard it, and claim the task again'
+settle
 git fetch --quiet origin
 branch=task/$T_TASK
 git for-each-ref --sort=version:refname --format='%(refname)' "refs/team/task-$T_TASK/" | while IFS= read -r reference; do
@@ -20,4 +21,4 @@ fi
 if ! git symbolic-ref --quiet HEAD && [ -z "$(git for-each-ref --count=1 --contains HEAD refs/heads)" ]; then
     set_aside "$(git rev-parse HEAD)" "$branch"
 fi
-git checkout --quiet --no-track -B "$branch" refs/remotes/origin/integration
+judge git checkout --quiet --no-track -B "$branch" refs/remotes/origin/integration

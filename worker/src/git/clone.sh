@@ -8,13 +8,17 @@ set_to user.email "$T_NAME@team"
 set_to branch.autoSetupMerge false
 set_to commit.gpgSign false
 set_to tag.gpgSign false
+# What no copy here has of Git LFS stays a pointer, also where the teammate checks it out.
+set_to lfs.skipDownloadErrors true
 git -C .new config --local --add remote.origin.fetch '+refs/team/*:refs/team/*'
 git -C .new config --local --remove-section branch.integration
 set_to teamd.name "$T_NAME"
 mv .new/.git .git
 rmdir .new
 enter
-git checkout --quiet --no-track -b work refs/remotes/origin/integration
+judge git checkout --quiet --no-track -b work refs/remotes/origin/integration
+changed >/dev/null
+settle
 git branch --quiet -D integration || true
 fill_submodules "$T_TOP"
 if git grep --quiet 'filter=lfs' -- ':(glob)**/.gitattributes'; then

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use teamd_shared::check::CheckReport;
 use teamd_shared::fingerprint::{Patterns, named};
-use teamd_shared::job::{GitReport, Landed, PrepareOrder};
+use teamd_shared::job::{GitOrder, GitReport, Landed, PrepareOrder};
 use teamd_shared::merged::Merged;
 
 use super::script::{CUT, Failed, Git, Said};
@@ -121,6 +121,9 @@ async fn in_scratch(
 /// Fills the scratch clone with a commit. An earlier check may have left anything there: then it is made anew.
 async fn fill(git: &Git<'_>, prepare: &PrepareOrder, (commit, prefix): (&str, &str)) -> Result<Said, Failed> {
     let at = scratch(git.order);
+    // The files are as those of the one who has submitted them.
+    let order = GitOrder { environment: prepare.check.environment.clone(), ..git.order.clone() };
+    let git = &Git { order: &order, ..*git };
     let fill = async || {
         DirBuilder::new().recursive(true).mode(0o700).create(&at).context("cannot make the scratch clone")?;
         let (cache, paths) = (cache(git.order).to_string_lossy().into_owned(), prepare.cache.join("\n"));
@@ -216,9 +219,9 @@ pub(super) async fn land(git: &Git<'_>, into: Option<&str>) -> Result<GitReport,
     let tree = users_tree(git).await?;
     let more = [("SOURCE", tree.as_str()), ("INTO", into.unwrap_or_default())];
     let said: Said = git.run(LAND, Path::new(&tree), &more).await?;
-    let landed = said.one("landed")? == "1";
-    let (branch, before, tip) = (said.one("branch")?, said.one("before")?, said.one("tip")?);
-    Ok(GitReport::Landed(Landed { branch, before, tip, landed }))
+    let (branch, before) = (said.one("branch")?, said.one("before")?);
+    let (after, tip) = (said.one("after")?, said.one("tip")?);
+    Ok(GitReport::Landed(Landed { branch, before, after, tip, pointers: said.all("pointer") }))
 }
 
 /// Returns the top of the tree in which the user works, or says that there is no team repository.

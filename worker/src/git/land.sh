@@ -9,12 +9,9 @@ before=$(git rev-parse --verify --quiet "refs/heads/$branch^{commit}") || refuse
 say branch "$branch"
 say before "$before"
 say tip "$tip"
-if git merge-base --is-ancestor "$tip" "$before"; then
-    say landed 1
-    exit
-fi
-if ! git merge-base --is-ancestor "$before" "$tip"; then
-    say landed 0
+# One that has commits of its own is integrated first, also if it contains the integration branch.
+if [ "$before" = "$tip" ] || ! git merge-base --is-ancestor "$before" "$tip"; then
+    say after "$before"
     exit
 fi
 # Has the files of the user's tree as they were: where a disk is full, git leaves some of them as they were to be. They had no changes, or
@@ -24,17 +21,43 @@ put_back() {
         rm -f -- "$file"
         rmdir -p --ignore-fail-on-non-empty -- "$(dirname -- "$file")" || true
     done
-    git diff-tree -r -z --no-renames --name-only --diff-filter=a "$before" "$tip" | git checkout-index --force -z --stdin
+    git diff-tree -r -z --no-renames --name-only --diff-filter=a "$before" "$tip" | judge git checkout-index --force -z --stdin
 }
+# What git is asked here is what the user would ask: filters and line ends are theirs. None of their hooks runs.
+forward() { said=$(judge git -c merge.autoStash=false merge --ff-only --no-overwrite-ignore --quiet --no-stat "$tip" 2>&1); }
+cannot_move() {
+    local why
+    why=$(grep -E '^(error|fatal):' <<<"$said" | tail -n 1 || true)
+    refuse "$branch cannot be moved: ${why#*: }" 'fix that, then land again'
+}
+overwritten() { sed -n 's/^\t//p' <<<"$said"; }
 if [ "$branch" != "$current" ]; then
     trees=$(git worktree list --porcelain)
     grep -qxF "branch refs/heads/$branch" <<<"$trees" && refuse "$branch is checked out in another working tree" 'run `teamctl land` there, or name another branch'
     git update-ref -m 'teamctl land' "refs/heads/$branch" "$tip" "$before"
-elif ! said=$(git -c merge.autoStash=false merge --ff-only --no-overwrite-ignore --quiet --no-stat "$tip" 2>&1); then
-    files=$(sed -n 's/^\t//p' <<<"$said" | first 11 | paste -sd, | sed 's/,/, /g')
+    say after "$(git rev-parse "refs/heads/$branch")"
+    exit
+fi
+# A filter that fails while git writes would leave it without the file that it has removed: so that is tried before.
+git diff-tree -r -z --no-renames --name-only --diff-filter=d "$before" "$tip" | judge git check-attr -z --stdin filter >"$TMPDIR/filters"
+tried=
+while IFS= read -r -d '' file && IFS= read -r -d '' _ && IFS= read -r -d '' filter; do
+    case $filter in
+    unspecified | unset | set) continue ;;
+    # All are the work of one program, and large.
+    lfs) [ -z "$tried" ] || continue; tried=1 ;;
+    esac
+    said=$(judge git cat-file --filters "$tip:$file" 2>&1 >/dev/null) || cannot_move
+done <"$TMPDIR/filters"
+if ! forward && { [ -z "$(overwritten)" ] || ! changed >/dev/null || ! settle || ! forward; }; then
+    files=$(overwritten | first 11 | paste -sd, | sed 's/,/, /g')
     [ -n "$files" ] && refuse "changes of yours that are not committed would be overwritten: $files" 'commit or stash them, and land again'
     [[ ! $said =~ 'unable to write file'|'unable to create '(file|symlink)|'cannot create directory at' ]] || put_back
-    why=$(grep -E '^(error|fatal):' <<<"$said" | tail -n 1 || true)
-    refuse "$branch cannot be moved: ${why#*: }" 'fix that, then land again'
+    cannot_move
 fi
-say landed 1
+say after "$(git rev-parse "refs/heads/$branch")"
+if changed >/dev/null; then settle || true; fi
+while IFS= read -r -d '' file && IFS= read -r -d '' _ && IFS= read -r -d '' filter; do
+    [ "$filter" = lfs ] && [ -f "$file" ] && [ ! -L "$file" ] && grep -qam 1 '^version https://git-lfs' <(head -c 100 -- "$file") || continue
+    say pointer "$file"
+done <"$TMPDIR/filters"

@@ -4,8 +4,9 @@ cd /
 say prefix "$(prefix_of_team)"
 read_tip
 merged=$TMPDIR/merged changed=$TMPDIR/changed
+# What attributes say of a merge is what the integration branch says; before git 2.41 they are not read here.
 code=0
-git merge-tree --write-tree --no-messages --name-only -z "$tip" "$T_COMMIT" >"$merged" || code=$?
+GIT_ATTR_SOURCE=$tip git merge-tree --write-tree --no-messages --name-only -z "$tip" "$T_COMMIT" >"$merged" || code=$?
 if [ "$code" -gt 1 ]; then
     ! git merge-base "$tip" "$T_COMMIT" || false
     say conflict 'all files: it has no commit in common with the integration branch'

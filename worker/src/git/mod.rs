@@ -1,17 +1,26 @@
 //! What is done with `git` for the team: the team repository, and the checkouts of teammates.
 //!
-//! `git` at a teammate's hands is hostile data: each `git` runs confined, in a script, with settings that are ours, no
-//! network, a time limit and a limit of the size of a file. It writes either the team repository or one checkout, never both: no
-//! command that reads a checkout can change what others build on.
+//! `git` at a teammate's hands is hostile data: each `git` runs confined, in a script, with no hooks, no network, a time limit and a
+//! limit of the size of a file. It writes either the team repository or one checkout, never both: no command that reads a checkout can
+//! change what others build on.
+//!
+//! A `git` is of one of two kinds, and each command of a script is one of them ([`kind::Kind`]):
+//!
+//! - `git …` **protects**: it keeps the team repository, packs, merges and what is shown of them. The configuration, attributes, filters
+//!   and hooks of the user and of teammates have no say in it.
+//! - `judge git …` is asked about a *working tree*: is it clean, what would a checkout write? The answer is that of the one whose tree
+//!   it is, so it is asked with that one's configuration. What a teammate gets its own `git` to say decides about its own work alone.
+//!
+//! A file whose bytes are those of its blob is unchanged, whatever attributes make of it (`unchanged` in `begin.sh`).
 
 mod integration;
+mod kind;
 mod make;
 mod script;
 
-use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
@@ -179,23 +188,6 @@ fn ignored(copied: &[String]) -> String {
     copied.iter().map(pattern).collect::<Vec<_>>().join("\n")
 }
 
-/// Takes from `PATH` what a teammate may have put a program into, and what is named relative to where a command works.
-fn without_territory(environment: &Environment, order: &GitOrder) -> Environment {
-    let mut environment = environment.clone();
-    let is_theirs = |folder: &Path| {
-        let real = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
-        !folder.is_absolute() || order.territory.iter().any(|theirs| real.starts_with(theirs))
-    };
-    for (name, value) in environment.variables.iter_mut().filter(|(name, _)| name == b"PATH") {
-        let folders = std::env::split_paths(OsStr::from_bytes(value)).filter(|folder| !is_theirs(folder));
-        match std::env::join_paths(folders) {
-            Ok(path) => *value = path.into_vec(),
-            Err(error) => tracing::warn!("{} is used as it is: {error}", String::from_utf8_lossy(name)),
-        }
-    }
-    environment
-}
-
 /// Removes a checkout. No link is followed, and none stands on the way to it. What its owner has closed is opened.
 fn remove(root: &Path) -> io::Result<()> {
     open_itself(root, OFlags::PATH | OFlags::DIRECTORY)?;
@@ -228,44 +220,6 @@ pub(crate) fn for_checkout(environment: &Environment, checkout: Option<&Checkout
     environment
 }
 
-/// Returns the variables that every `git` of ours is given: few of the user's, and settings that go before those of any
-/// repository.
-fn variables(of: &Environment) -> Environment {
-    const KEPT: [&str; 6] = ["PATH", "HOME", "TMPDIR", "USER", "XDG_STATE_HOME", "XDG_CONFIG_HOME"];
-    const SET: [(&str, &str); 8] = [
-        ("LC_ALL", "C.UTF-8"),
-        ("GIT_CONFIG_GLOBAL", "/dev/null"),
-        ("GIT_CONFIG_NOSYSTEM", "1"),
-        ("GIT_ATTR_NOSYSTEM", "1"),
-        ("GIT_NO_REPLACE_OBJECTS", "1"),
-        ("GIT_TERMINAL_PROMPT", "0"),
-        ("GIT_PAGER", "cat"),
-        ("GIT_EDITOR", "false"),
-    ];
-    const SETTINGS: [(&str, &str); 10] = [
-        ("core.hooksPath", "/dev/null"),
-        ("core.fsmonitor", "false"),
-        ("core.untrackedCache", "false"),
-        ("core.sshCommand", "false"),
-        ("core.attributesFile", "/dev/null"),
-        ("protocol.allow", "never"),
-        ("protocol.file.allow", "always"),
-        ("submodule.recurse", "false"),
-        ("gc.auto", "0"),
-        ("maintenance.auto", "false"),
-    ];
-    let kept = of.variables.iter().filter(|(name, _)| KEPT.iter().any(|kept| kept.as_bytes() == name));
-    let mut environment =
-        Environment { variables: kept.cloned().collect(), secrets: Vec::new(), umask: of.umask };
-    SET.iter().for_each(|(name, value)| environment.set(name, value));
-    environment.set("GIT_CONFIG_COUNT", &SETTINGS.len().to_string());
-    for (number, (key, value)) in SETTINGS.iter().enumerate() {
-        environment.set(&format!("GIT_CONFIG_KEY_{number}"), key);
-        environment.set(&format!("GIT_CONFIG_VALUE_{number}"), value);
-    }
-    environment
-}
-
 /// Returns a path as text, or says that it cannot be used.
 fn text(path: &Path) -> Result<String, Failed> {
     let is_plain = !path.as_os_str().as_bytes().contains(&b'\n');
@@ -280,6 +234,8 @@ fn text(path: &Path) -> Result<String, Failed> {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsStr;
+
     use super::*;
 
     const BEGIN: &str = include_str!("begin.sh");
@@ -289,9 +245,11 @@ mod tests {
         let mut bash = std::process::Command::new("bash");
         bash.arg("-c").arg(script).current_dir(root).env_clear();
         bash.env("PATH", std::env::var_os("PATH").unwrap());
-        variables(&Environment::default()).variables.iter().for_each(|(name, value)| {
-            bash.env(OsStr::from_bytes(name), OsStr::from_bytes(value));
-        });
+        kind::Kind::Protects.variables(&Environment::default(), &[]).variables.iter().for_each(
+            |(name, value)| {
+                bash.env(OsStr::from_bytes(name), OsStr::from_bytes(value));
+            },
+        );
         for (name, value) in [
             ("T_HOME_OF_TEAM", root),
             ("T_WRITES", &root.join("team.git")),
@@ -303,29 +261,6 @@ mod tests {
         }
         let run = bash.env("T_TASK", "1").output().unwrap();
         (run.status.code(), String::from_utf8(run.stdout).unwrap())
-    }
-
-    #[test]
-    fn no_program_of_a_teammate_is_run() {
-        let scratch = tempfile::tempdir().unwrap();
-        let root = scratch.path().canonicalize().unwrap();
-        std::fs::create_dir_all(root.join("work/bin")).unwrap();
-        std::os::unix::fs::symlink(root.join("work/bin"), root.join("link")).unwrap();
-        let at = |path: &str| root.join(path).to_string_lossy().into_owned();
-        let order = GitOrder {
-            name: teamd_shared::name::Name::new("alice").unwrap(),
-            home: String::new(),
-            environment: Environment::default(),
-            territory: vec![at("work")],
-            copied: Vec::new(),
-            timeout: 1.0,
-            step: GitStep::Diff { commit: None, root: String::new() },
-        };
-        let mut environment = Environment::default();
-        environment
-            .set("PATH", &format!("{}:.::bin:/usr/bin:{}:{}", at("work/bin"), at("link"), at("workshop")));
-        let path = without_territory(&environment, &order).value("PATH");
-        assert_eq!(path, Some(format!("/usr/bin:{}", at("workshop"))));
     }
 
     /// The name of a file that leads out is that of a link or of a pipe, or a directory above it is a link.

@@ -43,8 +43,8 @@ while IFS= read -r -d '' path; do
     [ -e "$path/.git" ] || refuse "$changed" "$next"
     look_into "$(git rev-parse --resolve-git-dir "$path/.git")" "$path"
     git --git-dir="$own" --work-tree="$path" read-tree HEAD
-    git --git-dir="$own" --work-tree="$path" status --porcelain --ignore-submodules=dirty >"$TMPDIR/found"
-    [ ! -s "$TMPDIR/found" ] || refuse "$changed" "$next"
+    files=$(cd -- "$path" && GIT_DIR=$own GIT_WORK_TREE=$PWD changed | first 1)
+    [ -z "$files" ] || refuse "$changed" "$next"
     submodules "$path/" --git-dir="$own" >>"$TMPDIR/links"
 done <"$TMPDIR/links"
 mkdir -p .git/modules

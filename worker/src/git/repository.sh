@@ -52,5 +52,5 @@ fi
 cd "$top"
 say top "$top"
 say prefix "$([ "$at" = "$top" ] || printf '%s/' "${at#"$top"/}")"
-files=$(git --no-optional-locks status --porcelain --ignore-submodules=all | first 1)
+files=$(changed --ignore-submodules=all | first 1) || files=
 [ -z "$files" ] || say note "what is not committed in $top is not in the checkout"

@@ -9,7 +9,7 @@ if [ ! -d .git ]; then
     rmdir .new
 fi
 enter
-git checkout --quiet --force --detach "$T_COMMIT"
+judge git checkout --quiet --force --detach "$T_COMMIT"
 git clean --quiet -ffdx
 # What a check has left in a submodule goes, too.
 git ls-files --stage -z | sed -zn 's/^160000 [^\t]*\t//p' | while IFS= read -r -d '' path; do

@@ -13,7 +13,8 @@ use teamd_shared::job::GitOrder;
 use teamd_shared::member::{Bounds, Sandbox};
 use teamd_shared::name::Name;
 
-use super::{ignored, variables, without_territory};
+use super::ignored;
+use super::kind::{Kind, hand_over};
 use crate::job::Setting;
 use crate::tools::{Ran, Toolbox, ToolboxConfig};
 
@@ -137,7 +138,9 @@ impl Git<'_> {
         writes: &Path,
         more: &[(&str, &str)],
     ) -> Result<Said, Failed> {
-        let mut environment = variables(&without_territory(&self.order.environment, self.order));
+        let of_kind = |kind: Kind| kind.variables(&self.order.environment, &self.order.territory);
+        let mut environment = of_kind(Kind::Protects);
+        hand_over(&of_kind(Kind::Judges), &mut environment);
         let (home, ignored) = (self.order.home.as_str(), ignored(&self.order.copied));
         let team = self.setting.dir.workspace();
         let team = super::text(&team.canonicalize().unwrap_or(team))?;

@@ -201,15 +201,25 @@ pub enum GitReport {
     Removed,
 }
 
-/// Where a branch of the user stands after it was asked to land.
+/// Where a branch of the user stands after it was asked to land, as it was seen then.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Landed {
     /// The branch.
     pub branch: String,
     /// Where it was.
     pub before: String,
+    /// Where it is. Elsewhere than at the tip, it has commits of its own.
+    pub after: String,
     /// The tip of the integration branch.
     pub tip: String,
-    /// Whether it contains that now; else it has commits of its own.
-    pub landed: bool,
+    /// The files of Git LFS whose content is nowhere here, so that they are pointers.
+    #[serde(default)]
+    pub pointers: Vec<String>,
+}
+
+impl Landed {
+    /// Tells whether it is at the integration branch.
+    pub fn has_landed(&self) -> bool {
+        self.after == self.tip
+    }
 }

@@ -175,6 +175,15 @@ pub struct Submission {
     pub stage: Stage,
 }
 
+/// A branch of the user, as it was when it was to be integrated.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct UserBranch {
+    /// Its name.
+    pub name: String,
+    /// Its commit.
+    pub commit: String,
+}
+
 /// What submitted work waits for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "stage", rename_all = "snake_case")]
@@ -313,6 +322,12 @@ pub struct Task {
     /// Why its check could not run so far, or why a teammate could not be given it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stalled: Option<String>,
+    /// Why the last submission was sent back, beside a failed check: it conflicts, or was not approved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub returned: Option<String>,
+    /// The branch of the user that it is to integrate, if it was made for that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branch: Option<UserBranch>,
     /// How the last check ended.
     pub result: Option<TaskResult>,
     /// Who made it: `user` or the name of a member.
@@ -335,6 +350,9 @@ impl Task {
         }
         if !matches!(next.status, TaskStatus::InProgress | TaskStatus::InReview) {
             next.owner = None;
+        }
+        if matches!(event, TaskEvent::Submitted | TaskEvent::Synced | TaskEvent::Retried) {
+            next.returned = None;
         }
         if event == TaskEvent::Retried {
             (next.attempts, next.returns, next.result) = (0, 0, None);

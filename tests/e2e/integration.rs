@@ -430,11 +430,106 @@ fn a_users_branch_is_synced_and_landed_and_never_overwritten() {
         // A check that fails, and a conflict, stay a task.
         user(&team, "touch bad; git add bad; git commit -qm bad");
         let refused = team.teamctl(["sync"]).exits(7);
-        assert!(refused.stderr.contains("is not integrated: it is pending now"), "{refused:?}");
+        assert!(refused.stderr.contains("is not integrated: its check failed: "), "{refused:?}");
         let failed = until(&team, 3, "pending");
         assert_eq!((&failed["status"], &failed["attempts"]), (&json!("pending"), &json!(1)));
         assert_eq!(git(&team, &["ls-tree", "--name-only", "integration"]), "a.txt\nignored\nu");
     }
+}
+
+#[test]
+fn land_says_what_it_sees_and_integrates_what_the_user_has_merged_by_hand() {
+    let team = team(User::at_hand()[0], "[work]\ncheck = \"test ! -e bad\"\n", "");
+    team.teamctl(["spawn", "alice", "--checkout"]).ok();
+    add(&team, &["one"]);
+    team.does("alice", &format!("/claim_task 1\n{}\n{SUBMIT}", commits("one")));
+    until(&team, 1, "completed");
+    let merge = "git fetch -q . ; git merge -q --no-edit team/integration";
+    team.until("the user to be shown", || user(&team, "git branch -r").contains("team/integration"));
+    user(&team, &format!("echo u > u; git add u; git commit -qm user; {merge}"));
+    let by_hand = user(&team, "git rev-parse main");
+    let landed = team.teamctl(["land"]).ok();
+    let now = user(&team, "git rev-parse main");
+    assert!(
+        landed.stdout.contains(&format!("main is at {} now (it was at {}", &now[..12], &by_hand[..12])),
+        "{landed:?}"
+    );
+    assert_eq!(now, git(&team, &["rev-parse", "integration"]));
+    holds(&team, "test ! -e bad");
+    // Nothing is to be done, and it says no more.
+    let again = team.teamctl(["land"]).ok().stdout;
+    assert!(again.contains("main already contains the integration branch; it stays at "), "{again}");
+    let told: Value = serde_json::from_str(&team.teamctl(["land", "--json"]).ok().stdout).unwrap();
+    assert_eq!((&told["before"], &told["after"]), (&json!(now), &json!(now)));
+    // What the check refuses stays where it is, although it contains all that is integrated.
+    user(&team, "touch bad; git add bad; git commit -qm bad");
+    let refused = team.teamctl(["land"]).exits(7);
+    let said = refused.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(said.contains("is not integrated: its check failed: `test ! -e bad` exited with 1"), "{said}");
+    assert!(said.contains("`teamctl task log 3` shows the output"), "{said}");
+    assert_eq!(git(&team, &["rev-parse", "integration"]), now);
+}
+
+#[test]
+fn a_conflict_of_the_users_branch_names_its_files_and_stays_one_task_until_the_branch_is_in() {
+    let team = team(User::at_hand()[0], "[work]\ncheck = \"true\"\n", "");
+    team.teamctl(["spawn", "alice", "--checkout"]).ok();
+    let changes = |id: u64, text: &str| {
+        add(&team, &[text]);
+        let submit = SUBMIT.replace('1', &id.to_string());
+        let work = format!("echo {text} > a.txt; git commit -qam {text}");
+        team.does("alice", &format!("/claim_task {id}\n/bash {work}\n{submit}"));
+        until(&team, id, "completed");
+    };
+    let conflicts = |command: &str, id: u64| {
+        let refused = team.teamctl([command]).exits(7).stderr;
+        let said = refused.split_whitespace().collect::<Vec<_>>().join(" ");
+        let why = "is not integrated: it conflicts with what is integrated, in a.txt";
+        assert!(said.contains(&format!("task {id} (Integrate main at ")) && said.contains(why), "{said}");
+        let out = format!("a teammate resolves task {id}, or you do: `git merge team/integration`");
+        assert!(said.contains(&out), "{said}");
+    };
+    let last =
+        || team.teamctl(["task", "list", "--all", "--json"]).ok().stdout.matches("\"subject\"").count();
+    let by_hand =
+        "git merge -q team/integration > /dev/null || true; echo both > a.txt; git commit -qam both";
+    changes(1, "team");
+    user(&team, "echo user > a.txt; git commit -qam user");
+    for command in ["land", "sync", "land"] {
+        conflicts(command, 2);
+    }
+    assert_eq!(last(), 2, "each time it is the same task");
+    for shown in [["task", "show", "2"], ["task", "log", "2"]] {
+        let shown = team.teamctl(shown).ok().stdout;
+        assert!(shown.contains("conflicts with what is integrated, in a.txt"), "{shown}");
+    }
+    // The person resolves it: the same task brings that in.
+    user(&team, by_hand);
+    team.teamctl(["land"]).ok();
+    assert_eq!((last(), task(&team, 2)["status"].as_str()), (2, Some("completed")));
+    // A teammate holds it when the person has resolved it.
+    changes(3, "again");
+    user(&team, "echo mine > a.txt; git commit -qam mine");
+    conflicts("sync", 4);
+    team.send("alice", "/claim_task 4\n/bash until [ -e go ]; do sleep 0.02; done; rm go");
+    until(&team, 4, "in_progress");
+    let refused = team.teamctl(["land"]).exits(7).stderr;
+    assert!(refused.contains("(alice works on it)"), "{refused}");
+    user(&team, by_hand);
+    team.teamctl(["land"]).ok();
+    assert_eq!(until(&team, 4, "cancelled")["owner"], Value::Null);
+    team.until("alice to be told", || {
+        team.inbox("alice").iter().any(|it| it["content"].as_str().unwrap().contains("has cancelled task 4"))
+    });
+    user(&team, &format!("touch {}/go", checkout(&team, "alice").display()));
+    team.until("alice to be done", || team.member("alice")["status"] == "idle");
+    // The person gives it up.
+    changes(6, "more");
+    user(&team, "echo other > a.txt; git commit -qam other");
+    conflicts("land", 7);
+    user(&team, "git reset -q --hard team/integration");
+    team.teamctl(["land"]).ok();
+    until(&team, 7, "cancelled");
 }
 
 #[test]

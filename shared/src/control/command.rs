@@ -124,6 +124,9 @@ pub enum IntegrationOrder {
     Land {
         /// The branch; none: the one that is checked out.
         into: Option<String>,
+        /// That of the command: filters of the user run with it, as they would by hand.
+        #[serde(default)]
+        environment: Option<Environment>,
     },
 }
 

@@ -93,6 +93,8 @@ impl TaskFields {
             kept: Vec::new(),
             submission: None,
             stalled: None,
+            returned: None,
+            branch: None,
             result: None,
             created_by: by.to_owned(),
             created_at: at,

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use teamd_shared::control::{Command, Done, IntegrationOrder};
+use teamd_shared::environment::Environment;
 use teamd_shared::id::{Ids, RandomIds};
 use teamd_shared::job::Landed;
 use teamd_shared::name::Name;
@@ -50,7 +51,7 @@ pub(in crate::ctl) fn sync(context: &Context, args: &Branch) -> CommandResult {
 /// Fast-forwards the user's branch to the integration branch. One that has commits of its own is integrated first.
 pub(in crate::ctl) fn land(context: &Context, args: &Branch) -> CommandResult {
     let mut landed = try_to_land(context, args)?;
-    if !landed.landed {
+    if !landed.has_landed() {
         context.out.note(format_args!(
             "{} has commits that are not integrated: they are merged and checked first",
             landed.branch
@@ -58,24 +59,31 @@ pub(in crate::ctl) fn land(context: &Context, args: &Branch) -> CommandResult {
         synced(context, args)?;
         landed = try_to_land(context, args)?;
     }
-    let Landed { branch, before, tip, landed } = &landed;
-    if !landed {
+    let Landed { branch, before, after, tip, pointers } = &landed;
+    if !landed.has_landed() {
         let why = format!("{branch} has moved again meanwhile");
         return Err(CommandError::new(ExitCode::Conflict, why).hint("`teamctl land` once more"));
     }
+    if !pointers.is_empty() {
+        context.out.note(format_args!(
+            "the content of these files of Git LFS is not in this repository, so they are pointers: {}",
+            pointers.join(", ")
+        ));
+    }
     let short = |commit: &str| commit.get(..12).unwrap_or(commit).to_owned();
-    let text = match before == tip {
-        true => format!("{branch} is at {} already", short(tip)),
-        false => format!("{branch} is at {} now (it was at {})", short(tip), short(before)),
+    let text = match before == after {
+        true => format!("{branch} already contains the integration branch; it stays at {}", short(after)),
+        false => format!("{branch} is at {} now (it was at {})", short(after), short(before)),
     };
-    context
-        .out
-        .result(&json!({"branch": branch, "before": before, "tip": tip}), text)
-        .map(|()| ExitCode::Done)
+    let told = json!({"branch": branch, "before": before, "after": after, "tip": tip, "pointers": pointers});
+    context.out.result(&told, text).map(|()| ExitCode::Done)
 }
 
 fn try_to_land(context: &Context, args: &Branch) -> Result<Landed, CommandError> {
-    match ask(context, IntegrationOrder::Land { into: args.into.clone() }, args.timeout)? {
+    let mut environment = Environment::of_self();
+    environment.secrets.clear();
+    let order = IntegrationOrder::Land { into: args.into.clone(), environment: Some(environment) };
+    match ask(context, order, args.timeout)? {
         Done::Landed(landed) => Ok(landed),
         other => Err(unexpected(&other)),
     }
@@ -89,8 +97,7 @@ fn synced(context: &Context, args: &Branch) -> Result<Option<Task>, CommandError
         other => return Err(unexpected(&other)),
     };
     let Some(made) = tasks.into_iter().next() else { return Ok(None) };
-    task::until_completed(context, (made.id, args.timeout))?;
-    Ok(Some(made))
+    task::until_completed(context, (made.id, args.timeout)).map(Some)
 }
 
 fn ask(context: &Context, order: IntegrationOrder, timeout: Option<Duration>) -> Result<Done, CommandError> {

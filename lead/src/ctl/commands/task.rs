@@ -274,6 +274,7 @@ pub(in crate::ctl) fn details(team: &Team, task: &Task) -> String {
         ),
         ("last check", text(check.as_ref())),
         ("stalled", text(task.stalled.as_ref())),
+        ("sent back", text(task.returned.as_ref())),
         ("verified", verified(task).to_owned()),
         ("protected files", text(task.result.as_ref().and_then(|it| it.touched_protected.as_ref()))),
         ("created", format!("{}, by {}", clock::time_of_day(task.created_at), task.created_by)),
@@ -310,25 +311,50 @@ pub(super) fn wait(
     context.out.result(&json!({"task": id, "completed": completed}), text).map(|()| ExitCode::Done)
 }
 
-/// Waits until a submitted task is completed. One that was sent back is an error.
+/// Waits until a submitted task is completed, and returns it as it is then. One that was sent back is an error.
 ///
 /// # Errors
 /// Why it is not completed.
 pub(super) fn until_completed(
     context: &Context,
     (id, timeout): (TaskId, Option<Duration>),
-) -> Result<(), CommandError> {
+) -> Result<Task, CommandError> {
     let dir = context.dir()?;
     let is_completed = |team: &Team| match team.tasks.get(&id) {
         Some(task) if !matches!(task.status, TaskStatus::InReview | TaskStatus::Completed) => {
-            let why = format!("{} is not integrated: it is {} now", task.title(), task.status.as_str());
-            Err(CommandError::new(ExitCode::Conflict, why).hint(format!(
-                "`teamctl task log {id}` and `teamctl events` say why; a teammate can claim it"
-            )))
+            Err(not_integrated(task))
         }
         _ => reached(team, &dir, Some(id)),
     };
-    until(context, &dir, (Some(id), timeout), is_completed).map(drop)
+    let team = until(context, &dir, (Some(id), timeout), is_completed)?;
+    find(&team, &dir, id)
+}
+
+/// Says why a submitted branch is not integrated, and the ways out.
+fn not_integrated(task: &Task) -> CommandError {
+    let (id, title) = (task.id, task.title());
+    let by = task.owner.as_ref().map(|owner| format!(" ({owner} works on it)")).unwrap_or_default();
+    let failed = task.result.as_ref().and_then(|result| result.check.as_ref());
+    let (why, next) = match (&task.returned, failed) {
+        (Some(why), _) => (
+            format!("it {why}"),
+            format!(
+                "a teammate resolves task {id}, or you do: `git merge team/integration`, commit, and `teamctl land` again"
+            ),
+        ),
+        (None, Some(check)) => {
+            let exit = check.exit.map_or("was ended".to_owned(), |exit| format!("exited with {exit}"));
+            let next = format!(
+                "`teamctl task log {id}` shows the output; commit a fix and try again, or a teammate takes task {id}"
+            );
+            (format!("its check failed: `{}` {exit}", check.check.command), next)
+        }
+        (None, None) => {
+            let next = format!("`teamctl task show {id}` says more; try again, or a teammate takes it");
+            (format!("it is {}", task.status.as_str().replace('_', " ")), next)
+        }
+    };
+    CommandError::new(ExitCode::Conflict, format!("{title} is not integrated{by}: {why}")).hint(next)
 }
 
 fn until(
@@ -394,13 +420,17 @@ fn reached(team: &Team, dir: &TeamDir, id: Option<TaskId>) -> Result<bool, Comma
 
 fn log(context: &Context, id: TaskId) -> CommandResult {
     let dir = context.dir()?;
-    let output = read_log(&dir, id)?;
+    let (output, team) = (read_log(&dir, id)?, journal::fold(&dir)?);
+    let task = find(&team, &dir, id)?;
     if output.is_none() {
-        find(&journal::fold(&dir)?, &dir, id)?;
         context.out.note(format_args!("no check of task {id} has run"));
     }
     let output = output.unwrap_or_default();
-    context.out.result(&json!({"id": id, "output": output}), crate::ctl::escape::text(output.trim_end()))?;
+    let returned = task.returned.as_ref().map(|why| format!("{} {why}", task.title()));
+    let shown = [crate::ctl::escape::text(output.trim_end()).into_owned(), returned.unwrap_or_default()];
+    let shown: Vec<String> = shown.into_iter().filter(|part| !part.is_empty()).collect();
+    let told = json!({"id": id, "output": output, "returned": task.returned});
+    context.out.result(&told, shown.join("\n"))?;
     Ok(ExitCode::Done)
 }
 

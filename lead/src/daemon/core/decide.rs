@@ -96,8 +96,9 @@ pub(crate) fn decide(view: &View<'_>, event: &Event, ids: &mut dyn Ids) -> Decis
         }
         Event::Integrated { task, number, ended } => view.integrated((*task, *number), ended, ids),
         Event::Synced(client, id, branch, commit) => {
-            or_refuse(*client, view.synced(*client, (id, branch, commit.as_deref())))
+            or_refuse(*client, view.synced(*client, (id, branch, commit.as_deref()), ids))
         }
+        Event::Landed(client, landed) => view.landed(*client, landed, ids),
         Event::Integrate => view.integrate_next(),
         Event::Offered { name, task, ended } => view.offered((name, *task), ended, ids),
         Event::NotKept { name, why } => view.note(

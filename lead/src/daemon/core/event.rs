@@ -7,7 +7,7 @@ use teamd_shared::checkout::Checkout;
 use teamd_shared::control::{Command, Done, Refusal, SpawnOrder, TaskOrder, ToWorker, WorkerState};
 use teamd_shared::environment::Environment;
 use teamd_shared::id::RequestId;
-use teamd_shared::job::{GitReport, JobReport};
+use teamd_shared::job::{GitReport, JobReport, Landed};
 use teamd_shared::journal::RejectedLine;
 use teamd_shared::member::{Cgroup, Emptied, Member};
 use teamd_shared::message::{Message, USER};
@@ -143,6 +143,8 @@ pub(crate) enum Event {
     Integrated { task: TaskId, number: u32, ended: Result<bool, String> },
     /// This branch of the user is at this commit, which is not integrated; none: it is.
     Synced(ReplyTo, RequestId, String, Option<String>),
+    /// A branch of the user stands here after it was asked to land.
+    Landed(ReplyTo, Landed),
     /// The next of the checked work may be integrated.
     Integrate,
     /// A task in review may need its check.
@@ -178,7 +180,8 @@ impl Event {
             Self::Command(client, ..)
             | Self::Spawn(client, ..)
             | Self::Task(client, ..)
-            | Self::Synced(client, ..) => About::Command(*client),
+            | Self::Synced(client, ..)
+            | Self::Landed(client, ..) => About::Command(*client),
             Self::Greeted { incarnation }
             | Self::Connected { incarnation, .. }
             | Self::Said { incarnation, .. }

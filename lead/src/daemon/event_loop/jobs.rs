@@ -144,7 +144,12 @@ impl EventLoop {
         let team = &self.dispatcher.team;
         let (step, purpose) = match command {
             IntegrationOrder::Sync { id, into } => (GitStep::Sync { into }, Purpose::Sync(client, id)),
-            IntegrationOrder::Land { into } => (GitStep::Land { into }, Purpose::Answer(client)),
+            IntegrationOrder::Land { into, environment } => {
+                let (step, purpose) = (GitStep::Land { into }, Purpose::Answer(client));
+                let job = GitJob { name: Name::lead(), environment, step, purpose, task: None };
+                self.owned.add_git_job(team, job);
+                return None;
+            }
             IntegrationOrder::DiffOfTask(id) => {
                 let submission = team.tasks.get(&id).and_then(|task| task.submission.as_ref());
                 let Some(commit) = submission.and_then(|it| it.commit.clone()) else {
@@ -240,10 +245,7 @@ impl EventLoop {
                     self.owned.connections.reply(client, Ok(Done::Text(text)));
                     None
                 }
-                Ok(JobReport::Git(GitReport::Landed(landed))) => {
-                    self.owned.connections.reply(client, Ok(Done::Landed(landed)));
-                    None
-                }
+                Ok(JobReport::Git(GitReport::Landed(landed))) => Some(Event::Landed(client, landed)),
                 other => self.refuse(client, other),
             },
             Purpose::Withdrawn(_, clients) => {

@@ -2,13 +2,14 @@
 
 use teamd_shared::control::{Done, Refusal};
 use teamd_shared::id::{Ids, RequestId};
+use teamd_shared::job::Landed;
 use teamd_shared::journal::TaskRecord;
 use teamd_shared::message::{TEAMD, USER};
 use teamd_shared::name::Name;
-use teamd_shared::task::{Stage, Submission, Task, TaskEvent, TaskFields, TaskId, TaskStatus};
+use teamd_shared::task::{Stage, Submission, Task, TaskEvent, TaskFields, TaskId, TaskStatus, UserBranch};
 
 use crate::daemon::core::decide::{Decision, View, conflict};
-use crate::daemon::core::event::{Action, ReplyTo};
+use crate::daemon::core::event::{Action, Actor, ReplyTo};
 
 impl View<'_> {
     /// Goes on with work that is checked and approved: in place it is completed, and else it is integrated in its turn.
@@ -60,7 +61,9 @@ impl View<'_> {
                 let mut task = task.clone();
                 let merged = submission.merged.as_ref().map(|it| it.commit.clone());
                 task.result.iter_mut().for_each(|result| result.merged.clone_from(&merged));
-                self.system(&task, TaskEvent::Completed, None, ids).and(next)
+                let others = task.branch.as_ref().map(|branch| self.superseded(&branch.name, task.id, ids));
+                let completed = self.system(&task, TaskEvent::Completed, None, ids);
+                completed.and(others.unwrap_or_default()).and(next)
             }
             Ok(false) => {
                 let again = self.system(&at(task, Stage::Checking), TaskEvent::Queued, None, ids);
@@ -72,50 +75,58 @@ impl View<'_> {
 
     /// Sends work back that does not fit what was integrated meanwhile.
     pub(super) fn conflicting(&self, task: &Task, files: &[String], ids: &mut dyn Ids) -> Decision {
+        let why = format!("conflicts with what is integrated, in {}", files.join(", "));
         let text = format!(
-            "{} conflicts with what is integrated, in {}. Merge that into your work, and submit again: `git fetch origin && git merge origin/integration`",
-            task.title(),
-            files.join(", ")
+            "{} {why}. Merge that into your work, and submit again: `git fetch origin && git merge origin/integration`",
+            task.title()
         );
-        let returned = Task { returns: task.returns + 1, reminders: 0, ..task.clone() };
+        let returns = task.returns + 1;
+        let returned = Task { returns, reminders: 0, returned: Some(why), ..task.clone() };
         self.system(&returned, TaskEvent::Returned, Some(text), ids)
     }
 
-    /// Makes a task of the user's branch, which is submitted as it is. If it conflicts, a teammate can claim it.
+    /// Submits the user's branch as it is. One task does that as long as it is open; if it conflicts, a teammate can claim it.
     pub(in crate::daemon::core::decide) fn synced(
         &self,
         client: ReplyTo,
         (command, branch, commit): (&RequestId, &str, Option<&str>),
+        ids: &mut dyn Ids,
     ) -> Result<Decision, Refusal> {
         let reply = |tasks| Decision::default().act(Action::Reply(client, Ok(Done::Tasks(tasks))));
-        let Some(commit) = commit else { return Ok(reply(Vec::new())) };
-        let same = |task: &&Task| {
-            task.status == TaskStatus::InReview
-                && task.submission.as_ref().is_some_and(|it| it.commit.as_deref() == Some(commit))
-        };
-        if let Some(task) = self.team.tasks.values().find(same) {
+        // What is integrated needs no task any more: numbers begin with 1.
+        let Some(commit) = commit else { return Ok(self.superseded(branch, 0, ids).and(reply(Vec::new()))) };
+        if let Some(task) = self.under_way(branch, commit) {
             return Ok(reply(vec![task.clone()]));
         }
         if let Some(id) = self.team.made_by(command).first() {
             return Ok(reply(self.team.tasks.get(id).cloned().into_iter().collect()));
         }
-        let subject = format!("Integrate {branch} at {}", commit.get(..12).unwrap_or(commit));
-        let description = format!(
-            "The branch {branch} of the user is at {commit}. Merge it: `git fetch origin && git merge {commit}`, resolve the conflicts, and commit."
-        );
-        let fields =
-            TaskFields { subject: Some(subject), description: Some(description), ..TaskFields::default() };
-        let made = fields.create(self.team.last_task + 1, USER, self.now.wall);
+        let fields = fields_of(branch, commit);
+        let before = self.tried_before(branch, commit);
+        let made = match &before {
+            Some(task) => fields.change(task, USER),
+            None => fields.create(self.team.last_task + 1, USER, self.now.wall),
+        };
         let made = made.map_err(|why| conflict(why, "give the branch a shorter name"))?;
         let created = TaskRecord {
             command_id: Some(command.clone()),
             ..TaskRecord::of(TaskEvent::Created, made.clone(), USER)
         };
-        let Some(mut task) = made.after(TaskEvent::Synced, self.now.wall) else {
+        let begun = match &before {
+            Some(task) if task.status == TaskStatus::Failed => {
+                let record = made.after(TaskEvent::Retried, self.now.wall);
+                record.map(|task| TaskRecord::of(TaskEvent::Retried, task, USER))
+            }
+            Some(_) => None,
+            None => Some(created),
+        };
+        let begin = begun.as_ref().map_or(&made, |record| &record.task);
+        let Some(mut task) = begin.after(TaskEvent::Synced, self.now.wall) else {
             return Ok(reply(Vec::new()));
         };
+        task.branch = Some(UserBranch { name: branch.to_owned(), commit: commit.to_owned() });
         task.submission = Some(Submission {
-            number: 1,
+            number: task.submission.as_ref().map_or(0, |before| before.number) + 1,
             by: Name::lead(),
             summary: String::new(),
             checks: self.team.work.check().into_iter().collect(),
@@ -126,8 +137,72 @@ impl View<'_> {
         });
         let (id, told) = (task.id, vec![task.clone()]);
         let record = TaskRecord::of(TaskEvent::Synced, task, USER);
-        Ok(Decision::default().task(created).task(record).act(Action::Check(id)).and(reply(told)))
+        let decision = begun.into_iter().fold(Decision::default(), Decision::task);
+        Ok(decision.task(record).act(Action::Check(id)).and(reply(told)))
     }
+
+    /// Returns the task that integrates this commit of a branch just now, or that a teammate works on for it.
+    fn under_way(&self, branch: &str, commit: &str) -> Option<&Task> {
+        self.team.tasks.values().find(|task| {
+            let is_of_it = task.branch.as_ref().is_some_and(|of| of.name == branch && of.commit == commit);
+            let is_submitted =
+                task.submission.as_ref().is_some_and(|it| it.commit.as_deref() == Some(commit));
+            match task.status {
+                TaskStatus::InReview => is_of_it || is_submitted,
+                TaskStatus::InProgress => is_of_it,
+                _ => false,
+            }
+        })
+    }
+
+    /// Returns the task that could not integrate a branch: it is used again.
+    fn tried_before(&self, branch: &str, commit: &str) -> Option<&Task> {
+        self.team.tasks.values().rev().find(|task| {
+            let of = task.branch.as_ref().filter(|of| of.name == branch);
+            of.is_some_and(|of| match task.status {
+                TaskStatus::Pending => true,
+                TaskStatus::Failed => of.commit == commit,
+                _ => false,
+            })
+        })
+    }
+
+    /// Takes in where a branch of the user stands after it was asked to land.
+    pub(in crate::daemon::core::decide) fn landed(
+        &self,
+        client: ReplyTo,
+        landed: &Landed,
+        ids: &mut dyn Ids,
+    ) -> Decision {
+        let reply = Decision::default().act(Action::Reply(client, Ok(Done::Landed(landed.clone()))));
+        match landed.has_landed() {
+            true => self.superseded(&landed.branch, 0, ids).and(reply),
+            false => reply,
+        }
+    }
+
+    /// Cancels the tasks that were made for a branch of the user which is integrated, but for one.
+    fn superseded(&self, branch: &str, but: TaskId, ids: &mut dyn Ids) -> Decision {
+        let is_open = |task: &&Task| {
+            let is_of_it = task.branch.as_ref().is_some_and(|of| of.name == branch);
+            is_of_it && task.id != but && !task.status.is_finished() && !is_integrating(task)
+        };
+        let mut decision = Decision::default();
+        for task in self.team.tasks.values().filter(is_open) {
+            let cancelled = self.withdraw((task.id, TaskEvent::Cancelled), &Actor::Person, ids);
+            decision = decision.and(cancelled.unwrap_or_default());
+        }
+        decision
+    }
+}
+
+/// Says what is to be done with a branch that cannot be integrated as it is.
+fn fields_of(branch: &str, commit: &str) -> TaskFields {
+    let subject = format!("Integrate {branch} at {}", commit.get(..12).unwrap_or(commit));
+    let description = format!(
+        "The branch {branch} of the user is at {commit}. Merge it: `git fetch origin && git merge {commit}`, resolve the conflicts, and commit."
+    );
+    TaskFields { subject: Some(subject), description: Some(description), ..TaskFields::default() }
 }
 
 /// Tells whether the integration branch moves to the work on a task just now.

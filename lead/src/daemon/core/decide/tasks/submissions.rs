@@ -211,12 +211,11 @@ impl View<'_> {
             }
             Status::Rejected => {
                 let feedback = review.reason.as_deref().filter(|text| !text.trim().is_empty());
-                let text = format!(
-                    "{} is not approved: {}",
-                    task.title(),
-                    feedback.unwrap_or("no reason was given; ask the lead")
-                );
-                let returned = Task { returns: task.returns + 1, reminders: 0, ..task.clone() };
+                let why =
+                    format!("not approved: {}", feedback.unwrap_or("no reason was given; ask the lead"));
+                let text = format!("{} {why}", task.title());
+                let returns = task.returns + 1;
+                let returned = Task { returns, reminders: 0, returned: Some(why), ..task.clone() };
                 self.system(&returned, TaskEvent::Returned, Some(text), ids)
             }
             // One that has expired was withdrawn together with its submission.

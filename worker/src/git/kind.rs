@@ -70,6 +70,8 @@ impl Kind {
             ("GIT_TERMINAL_PROMPT", "0"),
             ("GIT_PAGER", "cat"),
             ("GIT_EDITOR", "false"),
+            // A commit is what its name says, whatever a teammate has put in its place.
+            ("GIT_NO_REPLACE_OBJECTS", "1"),
             // Git LFS writes what lies here, and a pointer in the place of the rest.
             ("GIT_LFS_SKIP_DOWNLOAD_ERRORS", "1"),
         ];
@@ -78,7 +80,6 @@ impl Kind {
                 ("GIT_CONFIG_GLOBAL", "/dev/null"),
                 ("GIT_CONFIG_NOSYSTEM", "1"),
                 ("GIT_ATTR_NOSYSTEM", "1"),
-                ("GIT_NO_REPLACE_OBJECTS", "1"),
             ]);
         }
         set

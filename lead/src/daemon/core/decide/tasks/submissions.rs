@@ -212,7 +212,7 @@ impl View<'_> {
             Status::Rejected => {
                 let feedback = review.reason.as_deref().filter(|text| !text.trim().is_empty());
                 let why =
-                    format!("not approved: {}", feedback.unwrap_or("no reason was given; ask the lead"));
+                    format!("is not approved: {}", feedback.unwrap_or("no reason was given; ask the lead"));
                 let text = format!("{} {why}", task.title());
                 let returns = task.returns + 1;
                 let returned = Task { returns, reminders: 0, returned: Some(why), ..task.clone() };

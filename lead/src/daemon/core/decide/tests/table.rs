@@ -1,6 +1,7 @@
 //! The decisions, cell by cell.
 
 mod agent;
+mod branches;
 mod ends;
 mod ladder;
 mod members;

@@ -26,7 +26,16 @@ struct Row {
 const ROW: Row =
     Row { name: "", config: &[], attributes: "", before: "", first: "", work: "", dirt: "", file: "" };
 
-const ROWS: [Row; 10] = [
+const ROWS: [Row; 11] = [
+    Row {
+        name: "clean filter by the user's own attributes",
+        config: &[("core.attributesFile", "~/attributes"), ("filter.brief.clean", "head -n 2")],
+        first: "echo '*.brief filter=brief' > ~/attributes; echo 1 > a.brief",
+        work: "seq 9 > a.brief",
+        dirt: "seq 2 9 > a.brief",
+        file: "a.brief",
+        ..ROW
+    },
     Row {
         name: "clean filter",
         config: &[("filter.strip.clean", "sed -e /OUTPUT/d"), ("filter.strip.smudge", "cat")],
@@ -125,8 +134,8 @@ const LFS: Row = Row {
     name: "Git LFS",
     attributes: "*.bin filter=lfs diff=lfs merge=lfs -text",
     // The content of the second one stays in the user's copies.
-    first: "echo one > a.bin; echo two > b.bin; echo three > c.bin; git add b.bin; git show :b.bin > ~/two; git rm -q --cached b.bin; rm b.bin",
-    work: "cat ~/two > a.bin; echo new > c.bin",
+    first: "echo one > a.bin; echo two > b.bin; echo three > c.bin; cp c.bin d.bin; git add b.bin; git show :b.bin > ~/two; git rm -q --cached b.bin; rm b.bin",
+    work: "grep -qx one a.bin; cat ~/two > a.bin; echo new > c.bin; sed s/oid.sha256:./oid\\ sha256:0/ ~/two > d.bin",
     dirt: "echo four > a.bin",
     file: "a.bin",
     ..ROW
@@ -188,7 +197,9 @@ fn a_tree_is_what_the_git_of_its_owner_says() {
         let work = each(&rows, |row| row.work.to_owned());
         let commit = "git add -A && git update-index --cacheinfo 100644,$id,b.lf && git commit -qm work; git status --porcelain";
         let submit = |id: u64| format!("/task_update {{\"task_id\": {id}, \"status\": \"completed\"}}");
-        add(&team, &["one", "--check", "grep -q WORLD a.loud && grep -q two plain && ! test -L link"]);
+        let check = "grep -q WORLD a.loud && grep -q two plain && ! test -L link";
+        let of_lfs = if with_lfs { " && grep -qx two a.bin && grep -qx new c.bin" } else { "" };
+        add(&team, &["one", "--check", &format!("{check}{of_lfs}")]);
         let results =
             team.does("alice", &format!("/claim_task 1\n/bash set -e; {work}; {commit}\n{}", submit(1)));
         assert_eq!(own_status(&team, "alice"), "", "{results:?}");
@@ -208,7 +219,7 @@ fn a_tree_is_what_the_git_of_its_owner_says() {
         // land: each file is what a checkout of the user makes of it, and the user's git has nothing to say.
         let landed = team.teamctl(["land"]).ok();
         let told = landed.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert_eq!(told.ends_with("are pointers: c.bin"), with_lfs, "{landed:?}");
+        assert_eq!(told.ends_with("are pointers: d.bin"), with_lfs, "{landed:?}");
         let of_user = "export GIT_LFS_SKIP_DOWNLOAD_ERRORS=1; git -c lfs.standalonetransferagent=none";
         let same = "diff -r -x .git -x .gitattributes -x .team -x team.toml -x '*.tmp' . ../fresh && git status --porcelain";
         let made = format!("{of_user} worktree add -q --detach ../fresh HEAD 2> ../errors; {same}");
@@ -219,7 +230,7 @@ fn a_tree_is_what_the_git_of_its_owner_says() {
             if autocrlf == "true" { b"one\r\ntwo\r\n".as_slice() } else { b"one\ntwo\n" }
         );
         assert!(of("a.loud").starts_with(b"HELLO") && of("b.lf") == b"a\r\nc\r\n");
-        assert!(!with_lfs || of("a.bin") == b"two\n");
+        assert!(!with_lfs || of("a.bin") == b"two\n" && of("c.bin") == b"new\n");
         assert_eq!(user(&team, "git rev-parse main"), git(&team, &["rev-parse", "integration"]));
     }
 }

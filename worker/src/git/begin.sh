@@ -27,9 +27,10 @@ for name in "${!J_@}"; do
     unset "$name"
 done
 judge() {
-    local at=("TMPDIR=$TMPDIR")
-    [ -z "${GIT_DIR-}" ] || at+=("GIT_DIR=$GIT_DIR")
-    [ -z "${GIT_WORK_TREE-}" ] || at+=("GIT_WORK_TREE=$GIT_WORK_TREE")
+    local at=("TMPDIR=$TMPDIR") variable
+    for variable in GIT_DIR GIT_WORK_TREE GIT_ATTR_SOURCE; do
+        [ -z "${!variable-}" ] || at+=("$variable=${!variable}")
+    done
     env -i -- "${theirs[@]}" "${at[@]}" "$@"
 }
 # Shows the first lines, and reads all of them: what writes them would fail if it were left alone.
@@ -184,6 +185,29 @@ fill_submodules() (
         fi
     done <<<"$found"
 )
+# Shows which contents of Git LFS the blobs among these objects, one a line, are pointers to.
+lfs_ids() {
+    git cat-file --batch-check='%(objecttype) %(objectsize) %(objectname)' | awk '$1 == "blob" && $2 < 400 { print $3 }' |
+        git cat-file --batch | LC_ALL=C sed -n 's/^oid sha256:\([0-9a-f]\{64\}\)$/\1/p' | sort -u
+}
+# Copies into a repository ($2) what it lacks of the contents of Git LFS in a commit ($1), from those of the team and of the user. Shows what
+# it lacks still.
+bring_lfs() {
+    local from id at source to=$2/lfs/objects
+    source=$(source_of_team)
+    git ls-tree -r --object-only "$1" | lfs_ids | while read -r id; do
+        at=${id:0:2}/${id:2:2}
+        for from in "$team/lfs/objects" "$source/lfs/objects"; do
+            [ ! -e "$to/$at/$id" ] && [ -f "$from/$at/$id" ] || continue
+            mkdir -p -- "$to/$at"
+            cp --reflink=auto -- "$from/$at/$id" "$to/$at/$id.new"
+            mv -f -- "$to/$at/$id.new" "$to/$at/$id"
+        done
+        [ -e "$to/$at/$id" ] || printf '%s\n' "$id"
+    done
+}
+# Tells whether there are such contents. Most have none, and are not searched.
+has_lfs() { [ -d "$team/lfs" ] || [ -d "$(source_of_team)/lfs/objects" ]; }
 # Shows the integration branch in a repository of the user. Neither hooks nor other settings of that have it do more.
 publish() {
     git -c core.logAllRefUpdates=false -c fetch.fsckObjects=true -c fetch.writeCommitGraph=false fetch --quiet --no-tags \

@@ -21,4 +21,5 @@ fi
 if ! git symbolic-ref --quiet HEAD && [ -z "$(git for-each-ref --count=1 --contains HEAD refs/heads)" ]; then
     set_aside "$(git rev-parse HEAD)" "$branch"
 fi
+if has_lfs; then bring_lfs refs/remotes/origin/integration .git; fi
 judge git checkout --quiet --no-track -B "$branch" refs/remotes/origin/integration

@@ -16,11 +16,12 @@ set_to teamd.name "$T_NAME"
 mv .new/.git .git
 rmdir .new
 enter
+if git grep --quiet 'filter=lfs' refs/remotes/origin/integration -- ':(glob)**/.gitattributes'; then
+    missing=$(bring_lfs refs/remotes/origin/integration .git)
+    [ -z "$missing" ] && judge git config filter.lfs.smudge || say note 'files of Git LFS are pointers in the checkout'
+fi
 judge git checkout --quiet --no-track -b work refs/remotes/origin/integration
 changed >/dev/null
 settle
 git branch --quiet -D integration || true
 fill_submodules "$T_TOP"
-if git grep --quiet 'filter=lfs' -- ':(glob)**/.gitattributes'; then
-    say note 'files of Git LFS are pointers in the checkout'
-fi

@@ -38,8 +38,11 @@ if [ "$branch" != "$current" ]; then
     say after "$(git rev-parse "refs/heads/$branch")"
     exit
 fi
+# Where it may not write them, they stay pointers.
+common=$(git rev-parse --path-format=absolute --git-common-dir)
+if has_lfs; then bring_lfs "$tip" "$common" || true; fi
 # A filter that fails while git writes would leave it without the file that it has removed: so that is tried before.
-git diff-tree -r -z --no-renames --name-only --diff-filter=d "$before" "$tip" | judge git check-attr -z --stdin filter >"$TMPDIR/filters"
+git diff-tree -r -z --no-renames --name-only --diff-filter=d "$before" "$tip" | GIT_ATTR_SOURCE=$tip judge git check-attr -z --stdin filter >"$TMPDIR/filters"
 tried=
 while IFS= read -r -d '' file && IFS= read -r -d '' _ && IFS= read -r -d '' filter; do
     case $filter in
@@ -47,7 +50,7 @@ while IFS= read -r -d '' file && IFS= read -r -d '' _ && IFS= read -r -d '' filt
     # All are the work of one program, and large.
     lfs) [ -z "$tried" ] || continue; tried=1 ;;
     esac
-    said=$(judge git cat-file --filters "$tip:$file" 2>&1 >/dev/null) || cannot_move
+    said=$(GIT_ATTR_SOURCE=$tip judge git cat-file --filters "$tip:$file" 2>&1 >/dev/null) || cannot_move
 done <"$TMPDIR/filters"
 if ! forward && { [ -z "$(overwritten)" ] || ! changed >/dev/null || ! settle || ! forward; }; then
     files=$(overwritten | first 11 | paste -sd, | sed 's/,/, /g')

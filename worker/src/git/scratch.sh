@@ -9,6 +9,7 @@ if [ ! -d .git ]; then
     rmdir .new
 fi
 enter
+if has_lfs; then bring_lfs "$T_COMMIT" .git; fi
 judge git checkout --quiet --force --detach "$T_COMMIT"
 git clean --quiet -ffdx
 # What a check has left in a submodule goes, too.

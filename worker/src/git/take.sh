@@ -37,6 +37,18 @@ mkdir -p "$incoming/pack"
 shopt -s nullglob
 mv -f -t "$GIT_DIR/objects/pack" -- "$incoming"/pack/*.pack "$incoming"/pack/*.rev "$incoming"/pack/*.idx
 rm -rf "$incoming"
+# The contents of Git LFS that the work has added: each is what its name says, or is not taken.
+stored=${T_PACK%/*}/lfs/objects
+if [ -d "$stored" ]; then
+    git rev-list --objects --no-object-names "$T_COMMIT" --not --branches | lfs_ids | while read -r id; do
+        at=${id:0:2}/${id:2:2}
+        [ -f "$stored/$at/$id" ] && [ ! -e "$GIT_DIR/lfs/objects/$at/$id" ] || continue
+        mkdir -p "$GIT_DIR/lfs/objects/$at"
+        new=$GIT_DIR/lfs/objects/$at/$id.new
+        dd if="$stored/$at/$id" of="$new" bs=1M iflag=nofollow,nonblock status=none || true
+        if [ -f "$new" ] && [ "$(sha256sum <"$new")" = "$id  -" ]; then mv -f -- "$new" "${new%.new}"; else rm -f -- "$new"; fi
+    done
+fi
 reference=$references/$((${last:-0} + 1))
 git update-ref "$reference" "$T_COMMIT" ''
 say kept "$reference"

@@ -335,11 +335,12 @@ fn not_integrated(task: &Task) -> CommandError {
     let (id, title) = (task.id, task.title());
     let by = task.owner.as_ref().map(|owner| format!(" ({owner} works on it)")).unwrap_or_default();
     let failed = task.result.as_ref().and_then(|result| result.check.as_ref());
+    let branch = task.branch.as_ref().map(|of| format!(" on {}", of.name)).unwrap_or_default();
     let (why, next) = match (&task.returned, failed) {
         (Some(why), _) => (
             format!("it {why}"),
             format!(
-                "a teammate resolves task {id}, or you do: `git merge team/integration`, commit, and `teamctl land` again"
+                "a teammate resolves task {id}, or you do: `git merge team/integration`{branch}, commit, and `teamctl land` again"
             ),
         ),
         (None, Some(check)) => {

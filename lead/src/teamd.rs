@@ -17,7 +17,7 @@ use crate::ctl::args::{Completions, Down, Global};
 use crate::ctl::commands::down;
 use crate::ctl::completion;
 use crate::ctl::context::{self, Context, block_on};
-use crate::ctl::{journal, roster};
+use crate::ctl::{escape, journal, roster};
 use crate::daemon;
 use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
@@ -228,14 +228,21 @@ fn status(context: &Context) -> CommandResult {
     };
     let path = context.path.display();
     let text = match &answered {
-        Some((pid, _, version)) => format!("teamd is running for {path} (pid {pid}, version {version})"),
+        Some(Pong { pid, version, .. }) => {
+            format!("teamd is running for {path} (pid {pid}, version {version})")
+        }
         None => format!("teamd is not running for {path}"),
     };
     let running = answered.is_some();
-    let (pid, team_name, version) = answered
-        .map_or((None, None, None), |(pid, team_name, version)| (Some(pid), Some(team_name), Some(version)));
-    let daemon = json!({"running": running, "pid": pid, "version": version});
+    let pid = answered.as_ref().map(|pong| pong.pid);
+    let version = answered.as_ref().map(|pong| pong.version.as_str());
+    let team_name = answered.as_ref().map(|pong| pong.team_name.as_str());
+    let trouble = answered.as_ref().and_then(|pong| pong.trouble.as_deref());
+    let daemon = json!({"running": running, "pid": pid, "version": version, "trouble": trouble});
     context.out.result(&json!({"team_name": team_name, "team_dir": context.path, "daemon": daemon}), text)?;
+    if let Some(why) = trouble {
+        context.out.note(format_args!("the daemon {}", escape::line(why)));
+    }
     if running {
         return Ok(ExitCode::Done);
     }
@@ -243,9 +250,17 @@ fn status(context: &Context) -> CommandResult {
     Ok(ExitCode::NotRunning)
 }
 
-async fn ping(dir: &TeamDir) -> Result<(u32, String, String), CommandError> {
+/// What a daemon says of itself.
+struct Pong {
+    pid: u32,
+    team_name: String,
+    version: String,
+    trouble: Option<String>,
+}
+
+async fn ping(dir: &TeamDir) -> Result<Pong, CommandError> {
     match Client::connect(dir).await?.call(Order::Ping).await? {
-        Done::Pong { pid, team_name, version, .. } => Ok((pid, team_name, version)),
+        Done::Pong { pid, team_name, version, trouble, .. } => Ok(Pong { pid, team_name, version, trouble }),
         other => Err(unexpected(&other)),
     }
 }

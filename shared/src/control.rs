@@ -19,7 +19,7 @@ pub use command::{
     SpawnOrder, StopOutcome, Successor, TaggedCommand, TaskOrder,
 };
 pub use greeting::{Greeting, Peer};
-pub use wire::{Connection, Credentials, Incoming, Listener, Outgoing, WireError, connect, pair};
+pub use wire::{Connection, Credentials, Incoming, Listener, Outgoing, WireError, connect, pair, send_now};
 pub use worker::{Directive, FromWorker, PendingShutdown, ToWorker, Welcome, WorkerState};
 
 /// The largest frame, in bytes (4 MiB): an environment (2 MiB at most, `execve(2)`) and a prompt (1 MiB) fit.

@@ -234,7 +234,7 @@ pub(crate) fn write_once(mut file: &File, bytes: &[u8]) -> Result<(), ShortWrite
         match file.write(bytes) {
             Ok(written) if written == bytes.len() => return Ok(()),
             Ok(written) => {
-                let why = "the disk is full, or a limit was reached";
+                let why = "no space left on the device, or a limit was reached";
                 return Err(ShortWrite { written, source: io::Error::new(io::ErrorKind::StorageFull, why) });
             }
             // Interrupted means that not one byte was written.

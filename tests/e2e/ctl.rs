@@ -76,7 +76,7 @@ fn status_shows_the_roster_and_what_is_unread() {
     });
     let status = team.json(["status"]);
     assert_eq!(keys(&status), ["daemon", "members", "sandbox", "team_name", "usage"]);
-    assert_eq!(status["daemon"], json!({"running": true, "pid": team.daemon_pid()}));
+    assert_eq!(status["daemon"], json!({"running": true, "pid": team.daemon_pid(), "trouble": null}));
     let mut expected = team.member("alice");
     expected["unread"] = json!(2);
     // What it uses of the machine changes all the time.
@@ -107,7 +107,7 @@ fn status_needs_no_daemon_and_looks_at_the_processes() {
     signal(bob, Signal::SIGKILL);
     team.until("bob to be gone", || !crate::support::is_alive(bob));
     let status = team.json(["status"]);
-    assert_eq!(status["daemon"], json!({"running": false, "pid": null}));
+    assert_eq!(status["daemon"], json!({"running": false, "pid": null, "trouble": null}));
     assert_eq!(status["members"].as_array().unwrap().len(), 2);
     let run = team.teamctl(["status"]).ok();
     assert!(run.stderr.contains("not running") && run.stderr.contains("bob"), "{run:?}");

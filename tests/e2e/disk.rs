@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
@@ -239,6 +240,12 @@ impl SmallDisk {
         assert!(mounted.status.success(), "{mounted:?}");
     }
 
+    pub(crate) fn make_read_only(&self) {
+        let mounted =
+            std::process::Command::new("mount").args(["-o", "remount,ro"]).arg(&self.0).output().unwrap();
+        assert!(mounted.status.success(), "{mounted:?}");
+    }
+
     pub(crate) fn free(&self) {
         std::fs::remove_file(self.0.join("filler")).unwrap();
     }
@@ -290,6 +297,72 @@ fn a_disk_that_is_full_for_all_loses_nothing_that_was_acknowledged() {
     team.wait_for("late", "idle");
     team.teamd(["stop", "--force"]).ok();
     team.until_no_process_is_left();
+    drop(disk);
+}
+
+/// What keeps a worker from being ready reaches the command at once, by whichever way is left.
+#[test]
+fn a_spawn_on_a_full_disk_says_why_at_once_and_so_does_the_status() {
+    let team = Team::new();
+    std::fs::create_dir(team.path("")).unwrap();
+    let disk = match SmallDisk::mount(&team.path(""), "512k") {
+        Ok(disk) => disk,
+        Err(why) => {
+            return note(&format!("no disk is full for a spawn: a small one cannot be mounted: {why}"));
+        }
+    };
+    team.teamd(["start", "--adopt", ".team"]).ok();
+    team.spawn("alice", "");
+    team.teamctl(["shutdown", "alice"]).ok();
+    disk.fill();
+    // What fails first depends on how much room the last page of each file has.
+    let mut failed = Vec::new();
+    for command in [&["spawn", "bob"][..], &["spawn", "alice", "--resume"], &["spawn", "carol"]] {
+        let began = Instant::now();
+        let said = team.teamctl(command);
+        if said.code == Some(0) {
+            continue;
+        }
+        assert!(began.elapsed() < Duration::from_secs(15), "{command:?} waited: {said:?}");
+        assert_eq!(said.code, Some(1), "{said:?}");
+        let stderr = said.stderr.to_lowercase();
+        assert!(stderr.contains("no space left") && stderr.contains("hint: "), "{command:?}: {said:?}");
+        failed.push(command);
+    }
+    assert!(!failed.is_empty());
+    let said = team.teamctl(["status"]).ok();
+    assert!(said.stderr.to_lowercase().contains("no space left"), "{said:?}");
+    let trouble = team.json(["status"])["daemon"]["trouble"].clone();
+    assert!(trouble.as_str().unwrap().to_lowercase().contains("no space left"), "{trouble}");
+    disk.free();
+    team.until("the daemon to write again", || team.json(["status"])["daemon"]["trouble"].is_null());
+    team.teamd(["stop", "--force"]).ok();
+    team.until_no_process_is_left();
+    drop(disk);
+}
+
+/// Before its welcome a worker has nothing but its connection: its log may be what it cannot write.
+#[test]
+fn a_worker_that_cannot_begin_says_why() {
+    let team = Team::started();
+    let disk = match SmallDisk::mount(&team.path("transcript"), "64k") {
+        Ok(disk) => disk,
+        Err(why) => return note(&format!("no transcript is read-only: nothing can be mounted: {why}")),
+    };
+    disk.make_read_only();
+    let said = team.teamctl(["spawn", "alice", "--restart", "never"]).exits(1);
+    let first = said.stderr.lines().next().unwrap();
+    assert!(first.starts_with("error: alice ended before it was ready: "), "{said:?}");
+    assert!(first.contains("transcript/alice.jsonl: Read-only file system"), "{said:?}");
+    let note = team.member("alice")["exit"]["note"].clone();
+    assert!(note.as_str().is_some_and(|note| note.contains("Read-only file system")), "{note}");
+    // One that is started again says it as well.
+    let said = team.teamctl(["spawn", "bob"]).exits(1);
+    assert!(said.stderr.contains("transcript/bob.jsonl: Read-only file system"), "{said:?}");
+    team.wait_for("bob", "crashed");
+    let note = team.member("bob")["exit"]["note"].clone();
+    let note = note.as_str().unwrap().to_owned();
+    assert!(note.contains("Read-only file system") && note.contains("not started again"), "{note}");
     drop(disk);
 }
 

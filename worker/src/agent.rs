@@ -4,6 +4,7 @@
 pub(crate) mod begin;
 pub(crate) mod connection;
 pub(crate) mod dispatcher;
+mod last_words;
 mod live_file;
 pub(crate) mod mailbox;
 pub(crate) mod outbox;

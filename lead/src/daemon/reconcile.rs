@@ -34,7 +34,7 @@ pub(super) fn reconcile(daemon: &mut EventLoop) -> Result<Vec<Event>, (Name, io:
         if adopt(daemon, &incarnation, process.as_ref()).map_err(|error| (member.name, error))? {
             events.push(Event::Found { incarnation });
         } else {
-            tracing::info!("{} has ended meanwhile", incarnation.name);
+            tracing::info!("{} is not adopted: its end follows once nothing of it is left", incarnation.name);
             // The process is a child only if this program has taken the place of the one that started it.
             let how = process.as_ref().map(Identity::reap).unwrap_or_default();
             daemon.wait_until_empty(incarnation, how);

@@ -125,6 +125,7 @@ fn begin(
         journal,
         effects: Effects::new(Arc::clone(&dir), settings.durability),
         roster: RosterFile::new(confinement),
+        roster_trouble: None,
         supervisor,
         connections: Connections::default(),
         jobs: Jobs::default(),

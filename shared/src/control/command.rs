@@ -229,6 +229,8 @@ pub enum Done {
         version: String,
         /// Whether it is about to end.
         stopping: bool,
+        /// What it cannot do now that everything else waits for: it cannot write the journal, say.
+        trouble: Option<String>,
     },
     /// The worker is ready.
     Ready {

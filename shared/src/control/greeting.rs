@@ -32,4 +32,9 @@ pub enum Peer {
         /// Where it stands.
         state: Box<WorkerState>,
     },
+    /// A worker that cannot begin, on the connection that it was born with. Its process ends.
+    Unable {
+        /// Why. Fits behind "error: ".
+        why: String,
+    },
 }

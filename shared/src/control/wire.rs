@@ -12,7 +12,7 @@ use interprocess::local_socket::{ConnectOptions, GenericFilePath, ListenerOption
 use interprocess::os::unix::local_socket::ListenerOptionsExt;
 use interprocess::os::unix::uds_local_socket::tokio::Stream as UnixStream;
 use nix::sys::socket::sockopt::{PeerCredentials, PeerPidfd};
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, socketpair};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio_util::bytes::Bytes;
@@ -133,6 +133,21 @@ impl<T: DeserializeOwned> Incoming<T> {
     /// [`WireError`]; the connection is of no use then.
     pub async fn receive(&mut self) -> Result<Option<T>, WireError> {
         decode(self.stream.next().await)
+    }
+}
+
+/// Sends one frame without a runtime: there may be none because none can be made. A peer that does not read makes it fail.
+///
+/// # Errors
+/// [`WireError`].
+pub fn send_now<T: Serialize>(connection: impl AsFd, value: &T) -> Result<(), WireError> {
+    let content = encode(value)?;
+    let length = u32::try_from(content.len()).map_err(|error| WireError::Encode(error.to_string()))?;
+    let frame = [&length.to_be_bytes()[..], &content].concat();
+    let sent = rustix::net::send(connection, &frame, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+    match sent.map_err(io::Error::from)? {
+        sent if sent == frame.len() => Ok(()),
+        _ => Err(io::Error::from(io::ErrorKind::WouldBlock).into()),
     }
 }
 

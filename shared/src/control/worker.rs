@@ -63,6 +63,11 @@ pub enum FromWorker {
         /// That of the [`ToWorker::Ping`].
         number: u64,
     },
+    /// It cannot go on, and its process ends. The last frame of its connection.
+    Unable {
+        /// Why. Fits behind "error: ".
+        why: String,
+    },
 }
 
 /// What the daemon says to a worker.

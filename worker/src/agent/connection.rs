@@ -22,11 +22,10 @@ use teamd_shared::team_dir::TeamDir;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
+use crate::agent::last_words::{LAST_WORDS, LastWords};
+
 /// The pauses between attempts to reach the daemon: the first, and the longest.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
-
-/// How long an incarnation that ends waits for its last words to be sent.
-const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// How many frames may wait for the dispatcher.
 const HEARD: usize = 64;
@@ -53,8 +52,10 @@ impl Identity {
 pub(crate) async fn await_welcome(
     connection: &mut Connection,
     identity: &Identity,
+    last_words: &mut LastWords,
 ) -> Result<Option<Welcome>, WireError> {
     connection.send(&identity.greeting(None, WorkerState::default())).await?;
+    last_words.greeted();
     loop {
         match connection.receive().await? {
             Some(ToWorker::Welcome(welcome)) => return Ok(Some(*welcome)),
@@ -70,15 +71,23 @@ pub(crate) async fn await_welcome(
 
 /// What holds now, and is to be sent.
 #[derive(Debug, Clone, Default)]
-struct Announcement {
+pub(crate) struct Announcement {
     state: WorkerState,
     /// The frames that are said on each connection until they are withdrawn, each with its number.
     frames: Vec<(u64, FromWorker)>,
     /// The number of the last frame.
     last: u64,
+    /// Whether the worker says nothing behind these.
+    is_over: bool,
 }
 
 impl Announcement {
+    /// Adds the last frame, if there is one.
+    pub(crate) fn end(&mut self, frame: Option<FromWorker>) {
+        self.change(|_| false, frame);
+        self.is_over = true;
+    }
+
     /// Withdraws frames, and adds one, if there is one.
     fn change(&mut self, withdraws: impl Fn(&FromWorker) -> bool, frame: Option<FromWorker>) {
         self.frames.retain(|(_, frame)| !withdraws(frame));
@@ -209,9 +218,15 @@ impl Link {
         }
     }
 
+    /// Returns another way to say something last: the link may be lost with what cannot go on.
+    pub(crate) fn last_words(&self) -> LastWords {
+        LastWords::Linked(self.said.clone())
+    }
+
     /// Sends what is still unsaid, if the daemon takes it, and ends the connection.
     pub(crate) async fn close(self) {
         let Self { said, heard, task, .. } = self;
+        said.send_modify(|said| said.end(None));
         drop((said, heard));
         // A daemon that does not read is no reason to stay.
         drop(tokio::time::timeout(LAST_WORDS, task).await);
@@ -290,7 +305,7 @@ impl Task {
         loop {
             tokio::select! {
                 changed = self.said.changed() => {
-                    let done = changed.is_err();
+                    let done = changed.is_err() || self.said.borrow().is_over;
                     if let Err(error) = self.send_changes(&mut outgoing, sent).await {
                         tracing::debug!("the daemon cannot be told: {error}");
                         return false;

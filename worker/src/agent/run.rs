@@ -24,6 +24,7 @@ use tokio::sync::Notify;
 
 use crate::agent::begin::Parts;
 use crate::agent::connection::{Identity, Link, await_welcome, take_from_stdin};
+use crate::agent::last_words::{LastWords, say_unable};
 use crate::agent::persona::persona;
 use crate::agent::session::Session;
 use crate::agent::transcript::Transcript;
@@ -39,14 +40,32 @@ pub(crate) fn run(args: &RunArgs) -> ExitCode {
     match start(args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            tracing::error!("{} cannot go on: {error:#}", args.name);
+            tracing::error!("{} cannot go on: {}", args.name, reason(&error));
             ExitCode::FAILURE
         }
     }
 }
 
 fn start(args: &RunArgs) -> anyhow::Result<()> {
-    let inherited = take_from_stdin().context("cannot take the connection from descriptor 0")?;
+    let inherited = take_from_stdin().map_err(|error| {
+        let error = anyhow!(error).context("cannot take the connection from descriptor 0");
+        // It is still there.
+        say_unable(rustix::stdio::stdin(), reason(&error));
+        error
+    })?;
+    let prepared = prepare().and_then(|runtime| Ok((runtime, inherited.try_clone()?)));
+    let (runtime, spare) = prepared.inspect_err(|error| say_unable(&inherited, reason(error)))?;
+    runtime.block_on(async {
+        let mut last_words = LastWords::Born { connection: spare, has_greeted: false };
+        let ended = live(args, inherited, &mut last_words).await;
+        if let Err(error) = &ended {
+            last_words.say(reason(error)).await;
+        }
+        ended
+    })
+}
+
+fn prepare() -> anyhow::Result<tokio::runtime::Runtime> {
     // It fails in a process that leads its group already: then its parent has seen to that.
     if let Err(errno) = nix::unistd::setsid() {
         tracing::debug!("no session of its own: {errno}");
@@ -56,10 +75,21 @@ fn start(args: &RunArgs) -> anyhow::Result<()> {
     deny_tracing();
     survive_file_limit().context("cannot catch a signal")?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.context("cannot make the runtime")?.block_on(live(args, inherited))
+    runtime.context("cannot make the runtime")
 }
 
-async fn live(args: &RunArgs, inherited: OwnedFd) -> anyhow::Result<()> {
+/// Returns what went wrong with its causes, but for those that it tells already.
+fn reason(error: &anyhow::Error) -> String {
+    let mut reason = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !reason.contains(&cause) {
+            reason.push_str(&format!(": {cause}"));
+        }
+    }
+    reason
+}
+
+async fn live(args: &RunArgs, inherited: OwnedFd, last_words: &mut LastWords) -> anyhow::Result<()> {
     let mut sigterm = catch(SignalKind::terminate())?;
     // In a session of its own, no terminal sends these. They are caught and not ignored, since what is ignored
     // stays so in every command that is started.
@@ -70,7 +100,7 @@ async fn live(args: &RunArgs, inherited: OwnedFd) -> anyhow::Result<()> {
     let mut connection = Connection::from_fd(inherited).context("descriptor 0 is no connection to teamd")?;
     let identity = Identity { name: args.name.clone(), incarnation: args.incarnation };
     let welcome = tokio::select! {
-        welcome = await_welcome(&mut connection, &identity) => welcome,
+        welcome = await_welcome(&mut connection, &identity, last_words) => welcome,
         _ = sigterm.recv() => {
             connection.send(&FromWorker::Leaving).await?;
             return Ok(());
@@ -106,6 +136,7 @@ async fn live(args: &RunArgs, inherited: OwnedFd) -> anyhow::Result<()> {
     };
     let model = model.map_err(|error| anyhow!("{error} ({})", error.hint()))?;
     let link = Link::start(connection, Arc::clone(&dir), identity.clone(), environment.clone());
+    *last_words = link.last_words();
     let (terminate, ids) = (notify_of(sigterm), Box::new(RandomIds));
     let parts = Parts { dir, identity, transcript, terminate, toolbox, model, link, ids };
     let mut session = Session::begin(parts, &settings, welcome)?;

@@ -225,7 +225,10 @@ impl World<'_> {
             FromWorker::State(_) if self.mutant == Some(Mutant::StatesAreNotHeard) => {}
             FromWorker::State(state) => self.receive_state(&state),
             FromWorker::Submitted { request_id, offset, len } => self.submit_line(request_id, offset, len),
-            FromWorker::Leaving | FromWorker::Asks(_) | FromWorker::Pong { .. } => {}
+            FromWorker::Leaving
+            | FromWorker::Asks(_)
+            | FromWorker::Pong { .. }
+            | FromWorker::Unable { .. } => {}
         }
     }
 

@@ -208,7 +208,13 @@ mod tests {
                     process.wait().unwrap();
                     Done::Stop(StopOutcome::Stopped)
                 }
-                _ => Done::Pong { pid, team_name: "t".to_owned(), version: "0".to_owned(), stopping: false },
+                _ => Done::Pong {
+                    pid,
+                    team_name: "t".to_owned(),
+                    version: "0".to_owned(),
+                    stopping: false,
+                    trouble: None,
+                },
             }))
         });
         let (context, stdout, _) = context(&dir, false);

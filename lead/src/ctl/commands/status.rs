@@ -5,9 +5,11 @@ mod details;
 mod table;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use teamd_shared::config::{Roster, RosterMember};
+use teamd_shared::control::{Command, Done};
 use teamd_shared::journal::Team;
 use teamd_shared::member::MemberStatus;
 use teamd_shared::price::Prices;
@@ -15,6 +17,7 @@ use teamd_shared::task::TaskStatus;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 use teamd_shared::transcript::Usage;
 
+use crate::client::Client;
 use crate::ctl::args::StatusArgs;
 use crate::ctl::context::{Context, block_on};
 use crate::ctl::grouping::{Group, natural};
@@ -26,9 +29,12 @@ use crate::ctl::resources::Resources;
 use crate::ctl::table::cut;
 use crate::ctl::view::{Row, rows, sort};
 use crate::ctl::wake::Wake;
-use crate::ctl::{journal, money, roster, tokens, top};
+use crate::ctl::{escape, journal, money, roster, tokens, top};
 use crate::error::CommandResult;
 use crate::exit_code::ExitCode;
+
+/// How long the daemon may take to say what it cannot do: the status does not depend on it.
+const PATIENCE: Duration = Duration::from_millis(300);
 
 /// Runs the command.
 pub(in crate::ctl) fn run(context: &Context, args: &StatusArgs) -> CommandResult {
@@ -42,7 +48,9 @@ pub(in crate::ctl) fn run(context: &Context, args: &StatusArgs) -> CommandResult
     if args.watch {
         return block_on(watch(context, args, &dir));
     }
-    show(context, args, &dir, &roster::load(&dir)?)
+    let roster = roster::load(&dir)?;
+    let trouble = block_on(async { Ok(trouble(&dir, &roster).await) })?;
+    show(context, args, &dir, &roster, trouble.as_deref())
 }
 
 /// Shows the members again after each change, until the reader is gone.
@@ -58,7 +66,8 @@ async fn watch(context: &Context, args: &StatusArgs, dir: &TeamDir) -> CommandRe
             if last.is_some() && !context.out.is_json() {
                 context.out.text("\n")?;
             }
-            show(context, args, dir, roster)?;
+            let trouble = trouble(dir, roster).await;
+            show(context, args, dir, roster, trouble.as_deref())?;
             last = now;
         }
         wake.changed().await;
@@ -66,7 +75,13 @@ async fn watch(context: &Context, args: &StatusArgs, dir: &TeamDir) -> CommandRe
     Ok(ExitCode::Done)
 }
 
-fn show(context: &Context, args: &StatusArgs, dir: &TeamDir, roster: &Roster) -> CommandResult {
+fn show(
+    context: &Context,
+    args: &StatusArgs,
+    dir: &TeamDir,
+    roster: &Roster,
+    trouble: Option<&str>,
+) -> CommandResult {
     let shown = match &args.name {
         Some(name) => vec![roster::find(roster, name)?],
         None => roster.members.iter().collect(),
@@ -90,7 +105,7 @@ fn show(context: &Context, args: &StatusArgs, dir: &TeamDir, roster: &Roster) ->
         row.resources = processes.as_ref().and_then(of);
     }
     if context.out.is_json() {
-        context.out.json(&document(roster, &rows, &team, &prices))?;
+        context.out.json(&document(roster, &rows, &team, &prices, trouble))?;
     } else if args.name.is_some() {
         context.out.text(rows.iter().map(details::details).collect::<String>())?;
     } else if rows.is_empty() && roster.members.is_empty() {
@@ -103,6 +118,13 @@ fn show(context: &Context, args: &StatusArgs, dir: &TeamDir, roster: &Roster) ->
     }
     if roster::daemon_pid(roster).is_none() {
         context.out.note("the daemon is not running; showing the last recorded state");
+    }
+    if let Some(why) = trouble {
+        context.out.note(format_args!(
+            "the daemon {}, so what is shown here may be older than it looks",
+            escape::line(why)
+        ));
+        context.out.hint("free space on the disk: then it goes on by itself");
     }
     if let Some(why) = roster.sandbox.as_ref().and_then(|sandbox| sandbox.weak.as_ref()) {
         context.out.note(format_args!("the sandbox is weak (--allow-weak-sandbox); not held: {why}"));
@@ -120,6 +142,16 @@ fn show(context: &Context, args: &StatusArgs, dir: &TeamDir, roster: &Roster) ->
         context.out.note(format_args!("the process of {name} is gone: `teamd start` will record it"));
     }
     Ok(ExitCode::Done)
+}
+
+/// Returns what the daemon cannot do now, if it can be asked: what it cannot write, no file says.
+async fn trouble(dir: &TeamDir, roster: &Roster) -> Option<String> {
+    roster::daemon_pid(roster)?;
+    let asked = async { Client::connect(dir).await.ok()?.call(Command::Ping).await.ok() };
+    match tokio::time::timeout(PATIENCE, asked).await {
+        Ok(Some(Done::Pong { trouble, .. })) => trouble,
+        _ => None,
+    }
 }
 
 /// Returns the requests by which members are grouped, and the tasks. A journal that cannot be read hides no member: others say
@@ -164,11 +196,11 @@ fn fold(ended: &[Row<'_>], terminal: usize) -> String {
     paint(DIM, cut(&line, Some(terminal))) + "\n"
 }
 
-fn document(roster: &Roster, rows: &[Row<'_>], team: &Team, prices: &Prices) -> Value {
+fn document(roster: &Roster, rows: &[Row<'_>], team: &Team, prices: &Prices, trouble: Option<&str>) -> Value {
     let pid = roster::daemon_pid(roster);
     let members: Vec<Value> = rows.iter().map(Row::to_json).collect();
     let usage = total(roster);
-    let mut value = json!({"team_name": roster.team_name, "daemon": {"running": pid.is_some(), "pid": pid},
+    let mut value = json!({"team_name": roster.team_name, "daemon": {"running": pid.is_some(), "pid": pid, "trouble": trouble},
         "sandbox": roster.sandbox, "usage": usage, "members": members});
     if let Some(cost) = TeamCost::of(roster, prices).all().filter(|_| !usage.is_nothing()) {
         value["cost"] = json!(cost);
@@ -217,7 +249,7 @@ fn tasks(team: &Team) -> String {
         .map(|(status, count)| format!("{count} {}", status.as_str().replace('_', " ")))
         .collect();
     let held_up = team.tasks.values().filter_map(|task| Some((task.id, task.held_up()?)));
-    let held_up = held_up.map(|(id, why)| format!("task {id}: {}\n", crate::ctl::escape::line(&why)));
+    let held_up = held_up.map(|(id, why)| format!("task {id}: {}\n", escape::line(&why)));
     if said.is_empty() {
         return String::new();
     }

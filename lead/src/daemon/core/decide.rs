@@ -65,7 +65,8 @@ pub(crate) fn decide(view: &View<'_>, event: &Event, ids: &mut dyn Ids) -> Decis
         }
         Event::Submitted { incarnation, request_id, line } => view.submitted(incarnation, request_id, line),
         Event::Leaving { incarnation } => view.leaving(incarnation),
-        Event::Disconnected { .. } => Decision::default(),
+        // What it says is recorded with its end.
+        Event::Disconnected { .. } | Event::Unable { .. } => Decision::default(),
         Event::Started { incarnation, process, cgroup } => {
             view.started(incarnation, (process, cgroup.as_ref()), ids)
         }

@@ -68,6 +68,8 @@ pub(crate) struct Dispatcher {
     retry_at: Option<Duration>,
     /// While the journal cannot be written: when that is tried again.
     stuck_until: Option<Duration>,
+    /// Why the last line could not be written, until one could.
+    trouble: Option<String>,
 }
 
 /// Why the daemon ends.
@@ -115,6 +117,7 @@ impl Dispatcher {
             replies: Vec::new(),
             retry_at: None,
             stuck_until: None,
+            trouble: None,
         }
     }
 
@@ -180,6 +183,7 @@ impl Dispatcher {
                 return self.not_written(batch, error, owners);
             }
             self.stuck_until = None;
+            self.trouble = None;
             // What a message says of a task, the task's file says already.
             let changed = batch.tasks.iter().filter_map(|id| self.team.tasks.get(id));
             owners.show_tasks(&changed.collect::<Vec<_>>());

@@ -115,6 +115,8 @@ pub(crate) enum Event {
     Submitted { incarnation: Incarnation, request_id: RequestId, line: Result<Box<Message>, String> },
     /// A worker leaves because of SIGTERM: it has said so, or its transcript does.
     Leaving { incarnation: Incarnation },
+    /// A worker cannot begin or go on, and says why. Its end follows.
+    Unable { incarnation: Incarnation, why: String },
     /// A worker's connection is closed.
     Disconnected { incarnation: Incarnation },
     /// A process was started for an incarnation, in its cgroup if there is one; or it could not be.
@@ -187,6 +189,7 @@ impl Event {
             | Self::Said { incarnation, .. }
             | Self::Submitted { incarnation, .. }
             | Self::Leaving { incarnation }
+            | Self::Unable { incarnation, .. }
             | Self::Disconnected { incarnation }
             | Self::Started { incarnation, .. }
             | Self::Found { incarnation }

@@ -25,6 +25,9 @@ const WATCHERS: usize = 32;
 /// Longer than any deadline, and still a time that can be added to another one.
 const FOREVER: Duration = Duration::from_secs(u64::MAX / 4);
 
+/// How many characters of a reason are kept that a worker gives.
+const MOST_OF_A_REASON: usize = 500;
+
 /// The settings that decisions rest on.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rules {
@@ -61,6 +64,8 @@ pub(crate) struct Alive {
     /// When it was started again by the policy: by the wall clock, as its record has it, and since the daemon began.
     restarts: Vec<(f64, Duration)>,
     pub(crate) said: WorkerState,
+    /// Why it cannot begin or go on, as it has said. Its end follows.
+    pub(crate) unable: Option<String>,
     /// Whether it has worked, and is idle since.
     pub(crate) became_idle: bool,
     /// Whether its inbox held mail that it had not read when it said something last.
@@ -142,6 +147,11 @@ impl Live {
                     alive.watch.pong(*number);
                 }
             }
+            Event::Unable { incarnation, why } => {
+                if let Some(alive) = self.of_mut(incarnation) {
+                    alive.unable = Some(first_line(why));
+                }
+            }
             Event::Disconnected { incarnation } => {
                 if let Some(alive) = self.of_mut(incarnation) {
                     alive.connected = false;
@@ -167,9 +177,10 @@ impl Live {
             Event::Integrated { task, ended, .. } => self.check_ended(*task, ended.is_ok()),
             Event::Ended { incarnation, .. } => {
                 if let Some(alive) = self.of_mut(incarnation) {
-                    // The usage is recorded with the end.
+                    // The usage is recorded with the end, and why it could not go on.
                     let said = WorkerState { usage: alive.said.usage, ..WorkerState::default() };
-                    *alive = Alive { said, ..alive.next(alive.incarnation) };
+                    let unable = alive.unable.take();
+                    *alive = Alive { said, unable, ..alive.next(alive.incarnation) };
                 }
             }
             // What a person or the lead says about tasks may have changed what was wrong.
@@ -375,6 +386,11 @@ impl Live {
             (alive.is_ending, alive.deadlines) = (true, Deadlines::default());
         }
     }
+}
+
+/// Returns what a status has room for: the journal keeps it.
+fn first_line(why: &str) -> String {
+    why.lines().next().unwrap_or_default().chars().take(MOST_OF_A_REASON).collect()
 }
 
 fn is_present(team: &Team, incarnation: &Incarnation) -> bool {

@@ -65,6 +65,30 @@ impl Waiters {
         answers
     }
 
+    /// Takes out the commands that wait until a worker is ready, with the refusal of each: none becomes ready while the journal
+    /// cannot be written.
+    pub(crate) fn cannot_become_ready(&mut self, live: &Live, why: &str) -> Vec<(ReplyTo, Answer)> {
+        let mut answers = Vec::new();
+        for (name, waiting) in &mut self.of_members {
+            waiting.retain(|(client, until)| {
+                let Until::Ready(number) = until else { return true };
+                let incarnation = Incarnation { name: name.clone(), number: *number };
+                let unable = live.of(&incarnation).and_then(|alive| alive.unable.as_deref());
+                let message = match unable {
+                    Some(unable) => format!("{name} cannot begin: {unable}; {why}"),
+                    None => format!("{name} cannot begin: {why}"),
+                };
+                let refusal = Refusal::new(RefusalCode::Failed, message).hint(format!(
+                    "free space on the disk: then it is recorded, and `teamctl status {name}` shows what became of it"
+                ));
+                answers.push((*client, Err(refusal)));
+                false
+            });
+        }
+        self.of_members.retain(|_, waiting| !waiting.is_empty());
+        answers
+    }
+
     /// Takes out the commands that wait for the stop, with how it ended.
     pub(crate) fn stopped(&mut self, outcome: &StopOutcome) -> Vec<(ReplyTo, Answer)> {
         self.for_stop.drain(..).map(|client| (client, Ok(Done::Stop(outcome.clone())))).collect()

@@ -80,6 +80,7 @@ impl EventLoop {
                         line: self.lead.submitted(offset, len),
                     }),
                     FromWorker::Leaving => Some(Event::Leaving { incarnation }),
+                    FromWorker::Unable { why } => Some(Event::Unable { incarnation, why }),
                     FromWorker::Pong { number } => Some(Event::Pong { incarnation, number }),
                     FromWorker::Asks(TaggedCommand { tag, command }) => {
                         let client = ReplyTo { connection, tag, agent: true };
@@ -117,7 +118,9 @@ impl EventLoop {
                 let (pid, team_name) = (std::process::id(), self.dispatcher.team.team_name.clone());
                 let (version, stopping) =
                     (env!("CARGO_PKG_VERSION").to_owned(), self.dispatcher.is_stopping());
-                self.owned.connections.reply(client, Ok(Done::Pong { pid, team_name, version, stopping }));
+                let trouble = self.trouble().map(str::to_owned);
+                let pong = Done::Pong { pid, team_name, version, stopping, trouble };
+                self.owned.connections.reply(client, Ok(pong));
                 None
             }
             Command::Spawn { id, order } => match self.spawn_facts(&order) {
@@ -136,6 +139,14 @@ impl EventLoop {
             }
             other => Some(Event::Command(client, other)),
         }
+    }
+
+    /// Returns what cannot be written now. Where nothing waits for the journal, the roster tells, which is tried until it is
+    /// written.
+    fn trouble(&self) -> Option<&str> {
+        let roster = self.owned.roster_trouble.as_deref();
+        let waits = roster.is_some() || self.dispatcher.has_undecided();
+        self.dispatcher.trouble().filter(|_| waits).or(roster)
     }
 
     fn spawn_facts(&self, order: &SpawnOrder) -> Result<SpawnFacts, Refusal> {

@@ -142,6 +142,11 @@ pub(crate) fn serve_inherited(
                 let says = of_worker(connection, incarnation);
                 listen(greeted, (incoming.cast(), closed), (connection, inputs), says).await;
             }
+            Ok(Some(Greeting { peer: Peer::Unable { why }, .. })) => {
+                let frame = FromWorker::Unable { why };
+                tell_last(&inputs, Input::WorkerSays { connection, incarnation, frame }).await;
+                tell_last(&inputs, Input::Gone { connection }).await;
+            }
             other => {
                 let name = incarnation.name;
                 tracing::debug!("{name} did not greet on the connection that it inherited: {other:?}");
@@ -189,6 +194,7 @@ async fn greet(mut stream: Connection, connection: u64, inputs: Inputs) {
             refuse(stream, other_version(greeting.protocol)).await
         }
         Peer::Client => serve_client(stream, connection, inputs).await,
+        Peer::Unable { .. } => tracing::warn!("process {pid} is no worker that was started here"),
         // A confined worker is served too: it must be the process of the journal, and no tool can be that.
         Peer::Worker { name, incarnation, environment, state } => {
             let (out, incoming) = stream.split::<ToWorker, FromWorker>();

@@ -39,6 +39,8 @@ pub(crate) struct Owned {
     pub(crate) journal: Journal,
     pub(crate) effects: Effects,
     pub(crate) roster: RosterFile,
+    /// Why the roster cannot be written now, if it cannot.
+    pub(crate) roster_trouble: Option<String>,
     pub(crate) supervisor: Supervisor,
     pub(crate) connections: Connections,
     pub(crate) jobs: Jobs,
@@ -182,11 +184,14 @@ impl Owners for Owned {
     }
 
     fn write_roster(&mut self, team: &Team) -> Result<(), Failed> {
-        self.roster.flush(&self.dir, team).map_err(|error| {
-            tracing::error!("cannot write the roster (tried again): {error}");
-            self.roster.postpone(RETRY);
-            Failed
-        })
+        let Err(error) = self.roster.flush(&self.dir, team) else {
+            self.roster_trouble = None;
+            return Ok(());
+        };
+        tracing::error!("cannot write the roster (tried again): {error}");
+        self.roster_trouble = Some(format!("cannot write the roster: {error}"));
+        self.roster.postpone(RETRY);
+        Err(Failed)
     }
 }
 

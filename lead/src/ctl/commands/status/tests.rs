@@ -143,7 +143,7 @@ fn json_holds_the_roster_as_it_is_and_the_unread_messages() {
     let (result, stdout, _) = status(&dir, None, true);
     assert_eq!(result, Ok(ExitCode::Done));
     let shown: Value = serde_json::from_str(&stdout.text()).unwrap();
-    assert_eq!(shown["daemon"], json!({"running": false, "pid": null}));
+    assert_eq!(shown["daemon"], json!({"running": false, "pid": null, "trouble": null}));
     assert_eq!((&shown["members"][0]["unread"], &shown["members"][1]["unread"]), (&json!(0), &json!(1)));
     assert_eq!(shown["members"][0]["activity"], "cargo test\x1b[2J");
 }

@@ -27,7 +27,10 @@ impl View<'_> {
             }
             End::Crashed => self.after_crash(member, ended),
         };
-        self.exited(member, ended, (end, next), ids)
+        let unable = self.live.of(incarnation).and_then(|alive| alive.unable.clone());
+        let unable = if matches!(end, End::Crashed) { unable } else { None };
+        let member = Member { ending_note: member.ending_note.clone().or(unable), ..member.clone() };
+        self.exited(&member, ended, (end, next), ids)
     }
 
     /// Decides when no process could be started for an incarnation. One that follows a crash is tried again as if it had

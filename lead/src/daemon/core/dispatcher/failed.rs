@@ -24,7 +24,9 @@ impl Dispatcher {
                 self.team.mark_done(done);
                 self.lead = self.team.lead;
                 self.stuck_until = Some(owners.now().monotonic + RETRY);
-                self.take_back(batch, format!("cannot write the journal: {}", error.why), owners);
+                let why = format!("cannot write the journal: {}", error.why);
+                self.trouble = Some(why.clone());
+                self.take_back(batch, why, owners);
             }
         }
     }
@@ -67,6 +69,7 @@ impl Dispatcher {
                 self.kill(&incarnation, owners);
             }
         }
+        self.replies.extend(self.waiters.cannot_become_ready(&self.live, &why));
         // What workers have said holds nevertheless.
         owners.show(&self.team, &self.live, &batch.touched);
     }
@@ -106,6 +109,11 @@ impl Dispatcher {
     #[cfg(test)]
     pub(crate) fn forget_undecided(&mut self) {
         self.events.clear();
+    }
+
+    /// Returns why the journal cannot be written now, if it cannot.
+    pub(crate) fn trouble(&self) -> Option<&str> {
+        self.trouble.as_deref()
     }
 
     /// Has what failed tried again after [`RETRY`].

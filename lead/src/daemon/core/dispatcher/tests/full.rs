@@ -6,7 +6,7 @@ use teamd_shared::job::JobReport;
 use teamd_shared::task::TaskFields;
 
 use super::*;
-use crate::daemon::core::event::Actor;
+use crate::daemon::core::event::{Actor, Until};
 
 impl Fixture {
     /// Three commands come, none of which can be journaled, and then nothing more, until a second is over.
@@ -111,4 +111,25 @@ fn a_stop_by_force_ends_the_daemon_and_all_teammates() {
     let taken = fixture.on(Event::Command(CLIENT, Command::Stop { force: true }));
     assert!(taken.contains(&"refuse") && taken.contains(&"signal"), "{taken:?}");
     assert!(matches!(fixture.dispatcher.end, Some(End::Failed(_))));
+}
+
+#[test]
+fn a_spawn_that_waits_is_told_that_nothing_can_be_recorded() {
+    let mut fixture = Fixture::with_alice();
+    fixture.dispatcher.waiters.add(CLIENT, alice().name, Until::Ready(alice().number));
+    fixture.owners.full = true;
+    fixture.dispatcher.handle(
+        vec![Event::Unable { incarnation: alice(), why: "cannot write: no space left".to_owned() }, ended()],
+        &mut fixture.owners,
+    );
+    let replies = fixture.dispatcher.take_replies();
+    let refusal = replies[0].1.clone().unwrap_err();
+    assert!(refusal.message.starts_with("alice cannot begin: cannot write: no space left; "), "{refusal:?}");
+    assert!(refusal.message.contains("cannot write the journal: "), "{refusal:?}");
+    assert!(fixture.dispatcher.trouble().is_some());
+    fixture.owners.full = false;
+    fixture.seconds_later(1);
+    assert_eq!(fixture.dispatcher.trouble(), None);
+    let note = fixture.alice().exit.clone().unwrap().note.unwrap();
+    assert!(note.starts_with("cannot write: no space left"), "{note}");
 }

@@ -139,6 +139,7 @@ impl World {
                 daemon.heard.farewells.insert(incarnation.clone());
                 Some(Event::Leaving { incarnation })
             }
+            Up::Says(FromWorker::Unable { why }) => Some(Event::Unable { incarnation, why }),
             Up::Says(FromWorker::Submitted { request_id, offset, .. }) => {
                 let line = self.line_of_the_lead(offset);
                 Some(Event::Submitted { incarnation, request_id, line })

@@ -14,7 +14,7 @@ use std::process::Command;
 
 use rustix::fs::{CWD, MemfdFlags, Mode, OFlags, SealFlags, fcntl_add_seals, memfd_create, openat};
 use rustix::io::{Errno, FdFlags, fcntl_setfd};
-use teamd_shared::sandbox::Probe;
+use teamd_shared::sandbox::{NO_PLACE_FOR_PROBE, Probe};
 
 /// The names of all programs, which lie side by side.
 const NAMES: [&str; 3] = ["teamd", "teamctl", "team-worker"];
@@ -127,6 +127,13 @@ pub(crate) fn with_another_name<'a>(mut writable: impl Iterator<Item = &'a str>)
     let real = files().into_iter().filter_map(|file| file.canonicalize().ok());
     let linked: Vec<_> = real.filter(|file| file.metadata().is_ok_and(|it| it.nlink() > 1)).collect();
     writable.find_map(|above| linked.iter().find(|file| file.starts_with(above)).cloned())
+}
+
+/// Returns the next step where the worker's program had no place for the files of its trial.
+pub(crate) fn place_for_probe(why: &str) -> Option<&'static str> {
+    why.contains(NO_PLACE_FOR_PROBE).then_some(
+        "set TMPDIR to a directory that is there, has space, and can be written; or unset it, for /tmp",
+    )
 }
 
 /// What is to be done about it.

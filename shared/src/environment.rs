@@ -1,5 +1,7 @@
 //! The environment that a worker gets: that of the command that asked for it, less the keys.
 
+mod unattended;
+
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;

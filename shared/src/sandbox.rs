@@ -8,6 +8,9 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+/// What the worker's program says first where it has no place for the files that it tries the sandbox with.
+pub const NO_PLACE_FOR_PROBE: &str = "cannot make what it is to be tried with in";
+
 /// Who makes the namespaces that a command runs in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

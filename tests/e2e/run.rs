@@ -200,7 +200,9 @@ fn a_run_whose_members_cannot_be_told_to_leave_says_so() {
         ended.stderr.contains("cannot write the journal") && ended.stderr.contains("hint: "),
         "{ended:?}"
     );
-    assert_eq!(team.status("ana"), "working");
+    // Its turn may have been ended before that could be recorded, and it may not.
+    let status = team.status("ana");
+    assert!(["working", "idle"].contains(&status.as_str()), "{status}");
     // The next run ends what this one has started.
     limit_files(daemon, None);
     team.release();
@@ -219,10 +221,10 @@ fn a_limit_ends_the_team_in_order() {
     )
     .exits(5);
     assert!(ended.stderr.contains("the limit of time is reached"), "{ended:?}");
-    assert_eq!(
-        (&report(&team)["limit"], &report(&team)["tasks"][0]["status"]),
-        (&json!("time"), &json!("pending"))
-    );
+    assert_eq!(report(&team)["limit"], "time");
+    // On a slow machine the time was over before the task was made.
+    let tasks = report(&team)["tasks"].clone();
+    assert!(tasks == json!([]) || tasks[0]["status"] == "pending", "{tasks}");
     team.until_no_process_is_left();
     let server = ModelServer::start();
     let team = server.team();

@@ -16,6 +16,18 @@ fn daemons(team: &Team) -> Vec<i32> {
 }
 
 #[test]
+fn where_there_is_no_place_for_temporary_files_that_is_to_be_changed() {
+    let team = Team::new();
+    let nowhere = team.root().join("nowhere");
+    let said = team
+        .run_program("env", [&format!("TMPDIR={}", nowhere.display()), env!("CARGO_BIN_EXE_teamd"), "start"]);
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert!(said.stderr.contains("nowhere: No such file or directory"), "{said:?}");
+    assert!(said.stderr.contains("hint: set TMPDIR to a directory"), "{said:?}");
+    assert!(!said.stderr.contains("install"), "{said:?}");
+}
+
+#[test]
 fn start_returns_when_the_daemon_answers() {
     let team = Team::new();
     let said = team.teamd(["start"]).ok();

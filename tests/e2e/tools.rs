@@ -43,6 +43,61 @@ fn bash_returns_what_the_command_said_and_how_it_ended() {
 }
 
 #[test]
+fn a_model_gets_what_a_terminal_would_show() {
+    let team = with_alice();
+    let bar = r#"for i in $(seq 0 400); do printf '\rReceiving: %d\033[K' $i; done; printf ', \033[32mdone\033[0m\n'"#;
+    let results = team.does("alice", &format!("/bash {bar}\n/bash& {bar}"));
+    assert_eq!(content(&results[0]), "Receiving: 400, done");
+    let kept = || team.file("log/alice.background-1.log");
+    team.until("the log to be kept", || kept().contains("exit code 0"));
+    assert!(
+        kept().contains("\r") && kept().contains("Receiving: 399\u{1b}[K"),
+        "the log is as it was printed"
+    );
+}
+
+/// What the person has set for the terminal is not for a command that no person sees.
+#[test]
+fn an_editor_a_pager_and_a_prompt_end_at_once_and_say_why() {
+    let waits = "sh -c 'sleep 300'";
+    let names =
+        ["EDITOR", "VISUAL", "GIT_EDITOR", "GIT_SEQUENCE_EDITOR", "KUBE_EDITOR", "GIT_PAGER", "SSH_ASKPASS"];
+    let team = names.iter().fold(Team::new(), |team, name| team.with(name, waits));
+    let team = team.with("GIT_ASKPASS", "/bin/sleep").with("DISPLAY", ":9");
+    team.teamd(["start"]).ok();
+    team.spawn("alice", "");
+    let results = team.does(
+        "alice",
+        "/bash git init -q . && git -c user.name=u -c user.email=u@x commit --allow-empty\n\
+         /bash git -c user.name=u -c user.email=u@x commit -q --allow-empty -m one && git -c core.pager='sleep 300' -p log\n\
+         /bash cat; read -r x </dev/tty\n\
+         /bash GIT_EDITOR=true git -c user.name=u -c user.email=u@x commit --allow-empty --amend && echo amended\n\
+         /bash $KUBE_EDITOR x || eval \"$KUBE_EDITOR\" x",
+    );
+    assert!(
+        content(&results[0]).contains("no editor here: give the text on the command line"),
+        "{results:?}"
+    );
+    assert!(content(&results[1]).contains("one"), "{results:?}");
+    assert!(content(&results[2]).contains("/dev/tty"), "{results:?}");
+    assert!(content(&results[3]).contains("amended"), "{results:?}");
+    assert!(content(&results[4]).contains("no editor here"), "{results:?}");
+}
+
+/// It is bounded while it runs as it is at its end.
+#[test]
+fn the_log_of_a_command_in_the_background_does_not_grow_without_a_limit() {
+    let team = with_alice();
+    team.does("alice", "/bash& head -c 60000000 /dev/zero | tr '\\0' x; touch flooded; sleep 300");
+    let results = team.does(
+        "alice",
+        "/bash until [ -e flooded ]; do sleep 0.05; done; stat -c %s $TMPDIR/background-1.log; du -sb $TMPDIR | cut -f1",
+    );
+    let sizes: Vec<u64> = content(&results[0]).lines().map(|line| line.parse().unwrap()).collect();
+    assert!(sizes.iter().all(|size| *size > 1_000_000 && *size < 5_000_000), "{sizes:?}");
+}
+
+#[test]
 fn of_a_long_output_head_and_tail_are_kept_and_the_cut_is_told() {
     let team = with_alice();
     let results = team.does("alice", "/bash seq 1 100000");

@@ -178,16 +178,38 @@ fn each_attack_on_the_page_is_refused_and_changes_nothing() {
     assert_eq!(page.interrupted().code, Some(130));
 }
 
+/// Any process can connect to a port of this machine: only one with the key counts.
 #[test]
-fn clients_that_send_nothing_do_not_keep_others_out() {
+fn clients_that_have_not_shown_the_key_do_not_keep_others_out() {
     let team = Team::started();
+    team.spawn("alice", "");
     let page = Page::of(&team, &[]);
-    let silent: Vec<TcpStream> = (0..40).map(|_| page.connect()).collect();
-    let slow = page.connect();
-    write!(&slow, "GET / HTTP/1.1\r\nHost:").unwrap();
+    let mut stream = page.connect();
+    write!(stream, "GET /events?view=overview HTTP/1.1\r\n{}\r\n", page.headers()).unwrap();
+    let mut events = BufReader::new(stream).lines().map(Result::unwrap);
+    events.find(|line| line.starts_with("data: ")).unwrap();
+    let mut silent = Vec::new();
+    for number in 0..600 {
+        let client = page.connect();
+        match number % 3 {
+            0 => {}
+            1 => drop((&client).write_all(b"GET / HTTP/1.1\r\nHost:")),
+            _ => client.shutdown(Shutdown::Write).unwrap(),
+        }
+        silent.push(client);
+        if number % 50 == 0 {
+            let began = std::time::Instant::now();
+            page.view("view=overview");
+            assert!(began.elapsed() < Duration::from_secs(2), "{number}: {:?}", began.elapsed());
+        }
+    }
     assert_eq!(page.get("/").code, 200);
-    drop(silent);
-    slow.shutdown(Shutdown::Both).ok();
+    // The oldest of them are closed, and the stream is not.
+    let mut byte = [0];
+    silent[0].set_read_timeout(Some(PATIENCE)).unwrap();
+    assert!(matches!(silent[0].read(&mut byte), Ok(0) | Err(_)));
+    team.spawn("bob", "");
+    events.find(|line| line.contains("bob")).unwrap();
 }
 
 #[test]

@@ -14,7 +14,7 @@ use teamd_shared::task::TaskId;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 
 use crate::job::Setting;
-use crate::tools::{GOOD_END, LiveLog, Toolbox, ToolboxConfig};
+use crate::tools::{GOOD_END, LiveLog, Reader, Toolbox, ToolboxConfig};
 
 /// How much of the output the owner is told, in characters.
 const TOLD: usize = 4_000;
@@ -133,7 +133,7 @@ pub(crate) async fn commands(
     for (number, command) in order.commands.iter().enumerate() {
         let left = until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
         let log = LiveLog::begin(log.try_clone()?, command);
-        let ran = toolbox.run(below(folder, command), left.as_secs_f64(), Some(log)).await?;
+        let ran = toolbox.run(below(folder, command), left.as_secs_f64(), Reader::Model(Some(log))).await?;
         let how = ran.failure.unwrap_or_else(|| GOOD_END.to_owned());
         report = CheckReport { command: number, exit: ran.exit, how, output: told(&ran.output), ..report };
         if ran.exit != Some(0) {

@@ -13,7 +13,7 @@ use teamd_shared::team_dir::{TeamDir, WORKSPACE_LINK, place_apart};
 
 use crate::error::CommandError;
 use crate::exit_code::ExitCode;
-use crate::programs::Program;
+use crate::programs::{self, Program};
 
 /// How the commands of the team are confined.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,10 +39,12 @@ pub(super) fn layers(worker: &Program, allow_weak: bool) -> Result<Layers, Comma
             tracing::warn!("the sandbox does without any layer: {why}");
             Ok(Layers::default())
         }
-        Err(why) => Err(CommandError::new(ExitCode::Failed, why).hint(
-            "install team-worker beside teamd, from the same version, and see what `team-worker probe` says; or \
-             `teamd start --allow-weak-sandbox`",
-        )),
+        Err(why) => {
+            let install = "install team-worker beside teamd, from the same version, and see what `team-worker probe` says; or \
+                           `teamd start --allow-weak-sandbox`";
+            let hint = programs::place_for_probe(&why).unwrap_or(install);
+            Err(CommandError::new(ExitCode::Failed, why).hint(hint))
+        }
     }
 }
 

@@ -91,6 +91,7 @@ pub fn resolve(
     let mut given = Vec::new();
     in_file.iter().for_each(|layer| add(&mut given, &layer.sandbox.env));
     environment.part(&given);
+    environment.tell_unattended(&given);
     Ok(SpawnOrder { resume, terms, ..SpawnOrder::new(name.clone(), environment) })
 }
 

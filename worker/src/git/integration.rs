@@ -14,7 +14,7 @@ use teamd_shared::merged::Merged;
 use super::script::{CUT, Failed, Git, Said};
 use super::{cache, remove, repository, scratch};
 use crate::check;
-use crate::tools::LiveLog;
+use crate::tools::{LiveLog, Reader};
 
 const MERGE: &str = include_str!("merge.sh");
 const SCRATCH: &str = include_str!("scratch.sh");
@@ -93,11 +93,11 @@ async fn in_scratch(
     if let Some(setup) = &prepare.settings.setup {
         let command = || check::below(prefix, setup);
         let shown = LiveLog::begin(log.try_clone()?, setup);
-        let ran = toolbox()?.run(command(), order.timeout, Some(shown)).await?;
+        let ran = toolbox()?.run(command(), order.timeout, Reader::Model(Some(shown))).await?;
         if let Some(how) = ran.failure {
             // Either the work has broken it, or it cannot be run here.
             fill(git, prepare, (&merged.old, prefix)).await?;
-            let without = toolbox()?.run(command(), order.timeout, None).await?;
+            let without = toolbox()?.run(command(), order.timeout, Reader::Model(None)).await?;
             if without.failure.is_none() {
                 let how = format!("was not run: the setup `{setup}` fails with this work only ({how})");
                 return Ok(CheckReport { how, output: check::told(&ran.output), ..CheckReport::default() });

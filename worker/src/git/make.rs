@@ -17,6 +17,7 @@ use teamd_shared::team_dir::TeamPath;
 use super::script::{Failed, Git};
 use super::{for_checkout, repository, text};
 use crate::check::below;
+use crate::tools::Reader;
 
 const REPOSITORY: &str = include_str!("repository.sh");
 const CLONE: &str = include_str!("clone.sh");
@@ -215,7 +216,7 @@ async fn set_up(
     let root = Path::new(&checkout.root);
     let mut toolbox = git.toolbox(root, (environment, make.sandbox.clone(), make.bounds))?;
     let command = below(folder, setup);
-    let ran = toolbox.run(command, git.order.timeout, None).await?;
+    let ran = toolbox.run(command, git.order.timeout, Reader::Model(None)).await?;
     if let Some(how) = ran.failure {
         return Err(Failed::refused(
             format!("the setup of {} failed: `{setup}`: {how}\n{}", git.order.name, ran.output.trim_end()),

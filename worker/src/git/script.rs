@@ -16,7 +16,7 @@ use teamd_shared::name::Name;
 use super::ignored;
 use super::kind::{Kind, hand_over};
 use crate::job::Setting;
-use crate::tools::{Ran, Toolbox, ToolboxConfig};
+use crate::tools::{Ran, Reader, Toolbox, ToolboxConfig};
 
 /// What stands before each script.
 const BEGIN: &str = include_str!("begin.sh");
@@ -153,7 +153,7 @@ impl Git<'_> {
         let git = Git { lock: &lock, ..*self };
         let mut toolbox = git.toolbox(writes, (environment, sandbox, Bounds::default()))?;
         let command = format!("{BEGIN}\n{script}");
-        let Ran { exit, output, failure } = toolbox.run(command, self.order.timeout, None).await?;
+        let Ran { exit, output, failure } = toolbox.run(command, self.order.timeout, Reader::Program).await?;
         let said = Said::of(&output);
         match exit {
             Some(0) => Ok(said),

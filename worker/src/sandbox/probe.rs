@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use teamd_shared::environment::Environment;
 use teamd_shared::member::{Gate, Sandbox};
-use teamd_shared::sandbox::{Attack, Layers, Namespaces, Probe};
+use teamd_shared::sandbox::{Attack, Layers, NO_PLACE_FOR_PROBE, Namespaces, Probe};
 
 use super::{Place, Places, Policy, TempDir, bubblewrap};
 use crate::args::ProbeArgs;
@@ -36,11 +36,7 @@ pub(crate) fn probe_main(args: &ProbeArgs) -> ExitCode {
         Err(error) => {
             let at = std::env::temp_dir();
             // If that fails, the exit code is left.
-            drop(writeln!(
-                io::stderr(),
-                "cannot make what it is to be tried with in {}: {error}",
-                at.display()
-            ));
+            drop(writeln!(io::stderr(), "{NO_PLACE_FOR_PROBE} {}: {error}", at.display()));
             ExitCode::FAILURE
         }
     }

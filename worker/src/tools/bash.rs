@@ -7,6 +7,7 @@ mod agent_process;
 mod background;
 mod live_log;
 mod log;
+mod piped;
 mod shim_handle;
 mod source;
 mod way;
@@ -14,7 +15,7 @@ mod way;
 use std::borrow::Cow;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
@@ -27,6 +28,7 @@ use tokio::task::JoinSet;
 
 use super::input;
 use super::output::Output;
+use super::terminal::Terminal;
 use super::{Outcome, ToolboxConfig};
 use crate::bounds;
 use crate::sandbox::Policy;
@@ -37,7 +39,7 @@ pub(crate) use agent_process::{AgentProcess, Launch};
 pub(crate) use agent_process::{Said, simulated::SimulatedAgent};
 pub(super) use background::Background;
 pub(crate) use live_log::LiveLog;
-use shim_handle::ShimHandle;
+use piped::Piped;
 pub(super) use shim_handle::sweep_orphans;
 use source::Source;
 pub(super) use source::pair;
@@ -66,9 +68,6 @@ const GRACE_OF_AGENT: Duration = Duration::from_secs(2);
 
 /// How much is read at once, in bytes: as much as a pipe holds.
 const PIECE: usize = 64 << 10;
-
-/// How much is read at most when the command is over, in bytes: more than the largest pipe holds for a user.
-const MAX_REST: usize = 2 << 20;
 
 /// Runs a command with `bash -c` in the workspace, and returns what it prints (stdout and stderr together) and its
 /// exit code. It has no terminal and no input: nothing that asks questions works. All that it leaves running ends
@@ -134,6 +133,15 @@ pub(super) fn cannot_start(config: &ToolboxConfig, error: &io::Error) -> String 
     format!("cannot start a command in {}: {error}", config.workspace.display())
 }
 
+/// Who reads what a command prints.
+#[derive(Debug)]
+pub(crate) enum Reader {
+    /// A program: as it is.
+    Program,
+    /// A model, and people meanwhile in the log, if there is one.
+    Model(Option<LiveLog>),
+}
+
 /// How a command has ended.
 #[derive(Debug)]
 pub(crate) struct Ran {
@@ -148,12 +156,10 @@ pub(crate) struct Ran {
 /// A command in the foreground.
 #[derive(Debug)]
 pub(crate) struct Foreground {
-    shim: ShimHandle,
-    source: Source,
-    /// Whether the source may hold more.
-    open: bool,
-    piece: Vec<u8>,
+    command: Piped,
     output: Output,
+    /// Shows the output as a terminal does, for a model; none where a program reads it.
+    terminal: Option<Terminal>,
     timeout: Duration,
     bounds: Bounds,
     /// Why the command was cancelled, if it was.
@@ -174,17 +180,14 @@ impl Foreground {
     /// # Errors
     /// The system's error.
     pub(super) fn start(job: &Job, liveness_lock: &File) -> io::Result<Self> {
-        let (source, writes) = Source::pipe()?;
-        Self::start_with(job, liveness_lock, source, writes)
+        Ok(Self::of(Piped::start(job, liveness_lock)?, job))
     }
 
-    fn start_with(job: &Job, liveness_lock: &File, source: Source, writes: OwnedFd) -> io::Result<Self> {
-        Ok(Self {
-            shim: ShimHandle::start(job, liveness_lock, writes)?,
-            source,
-            open: true,
-            piece: vec![0; PIECE],
+    fn of(command: Piped, job: &Job) -> Self {
+        Self {
+            command,
             output: Output::default(),
+            terminal: Some(Terminal::default()),
             timeout: job.order.timeout.unwrap_or_default(),
             bounds: job.order.bounds,
             cancelled: None,
@@ -192,7 +195,7 @@ impl Foreground {
             errors: None,
             log: None,
             gateway: JoinSet::new(),
-        })
+        }
     }
 
     /// Starts an agent; returns the handle of its gate, too. It may write there from the beginning if that is `open`. `output`: the
@@ -207,10 +210,11 @@ impl Foreground {
         way: Way,
         (output, writes): (UnixStream, OwnedFd),
     ) -> io::Result<(Self, GateHandle)> {
-        let mut started = Self::start_with(job, liveness_lock, Source::Socket(output), writes)?;
+        let command = Piped::start_with(job, liveness_lock, Source::Socket(output), writes)?;
+        let mut started = Self::of(command, job);
         let is_live = job.order.agent.as_ref().is_some_and(|agent| agent.live_gate.is_some());
         let (handle, side) = agent_gate::pair(gate, is_live);
-        started.shim.follow_gate(side);
+        started.command.shim.follow_gate(side);
         started.errors = Some(errors);
         started.gateway = way.serve(handle.follow());
         Ok((started, handle))
@@ -223,38 +227,36 @@ impl Foreground {
     }
 
     async fn report(&mut self) -> Report {
-        let report = loop {
-            tokio::select! {
-                read = self.source.read(&mut self.piece), if self.open => match read {
-                    Ok(0) | Err(_) => self.open = false,
-                    Ok(read) => {
-                        self.take_in(read);
-                        // A flood would use up the budget of this task, and starve what is served beside it (the
-                        // daemon, signals).
-                        tokio::task::yield_now().await;
-                    }
-                },
-                report = self.shim.ended() => break report,
-            }
-        };
-        self.read_the_rest();
-        report
+        let Self { command, log, terminal, output, .. } = self;
+        command
+            .report(|piece| {
+                log.iter_mut().for_each(|log| log.push(piece));
+                match terminal {
+                    Some(terminal) => output.push(&terminal.push(piece)),
+                    None => output.push(piece),
+                }
+            })
+            .await
     }
 
-    fn take_in(&mut self, read: usize) {
-        let piece = &self.piece[..read];
-        self.log.iter_mut().for_each(|log| log.push(piece));
-        self.output.push(piece);
+    /// Takes out what is kept of the output.
+    fn take_output(&mut self) -> String {
+        let rest = self.terminal.take().map(Terminal::finish).unwrap_or_default();
+        self.output.push(&rest);
+        std::mem::take(&mut self.output).into_text()
     }
 
-    /// Waits for the end of the command, and logs what it prints.
-    pub(super) async fn run_to_end(mut self, log: Option<LiveLog>) -> Ran {
-        self.log = log;
+    /// Waits for the end of the command, for this reader.
+    pub(super) async fn run_to_end(mut self, reader: Reader) -> Ran {
+        match reader {
+            Reader::Program => self.terminal = None,
+            Reader::Model(log) => self.log = log,
+        }
         let report = self.report().await;
-        let output = std::mem::take(&mut self.output).into_text();
+        let output = self.take_output();
         let failure = self.failure(&report, &output);
         if let Some(log) = self.log.take() {
-            log.end(&output, failure.as_deref().unwrap_or(GOOD_END));
+            log.end(failure.as_deref().unwrap_or(GOOD_END));
         }
         Ran { exit: report.code.filter(|_| report.cause == ExitCause::Exited), output, failure }
     }
@@ -262,30 +264,12 @@ impl Foreground {
     /// Ends the command and all that it started; returns when that is gone.
     pub(super) async fn cancel(mut self, why: &str) -> Outcome {
         self.cancelled = Some(why.to_owned());
-        self.shim.end();
+        self.command.end();
         self.finish().await
     }
 
-    /// Reads what is still in the pipe. All writers are gone, so it ends; but a pipe that was handed to a process elsewhere
-    /// must not be waited for.
-    fn read_the_rest(&mut self) {
-        let mut rest = MAX_REST;
-        while self.open && rest > 0 {
-            // Not through the runtime: what it knows of the pipe can be older than the end of the shim.
-            match rustix::io::read(self.source.as_fd(), &mut self.piece[..]) {
-                Ok(0) => self.open = false,
-                Ok(read) => {
-                    self.take_in(read);
-                    rest = rest.saturating_sub(read);
-                }
-                Err(rustix::io::Errno::INTR) => {}
-                Err(_) => return,
-            }
-        }
-    }
-
     fn outcome(&mut self, report: &Report) -> Outcome {
-        let text = std::mem::take(&mut self.output).into_text();
+        let text = self.take_output();
         let text = text.trim_end_matches('\n');
         let mut failure = self.failure(report, text);
         if let (Some(failure), Some(errors)) = (&mut failure, self.errors.take()) {
@@ -318,13 +302,13 @@ impl Foreground {
             }
             (_, _, Some(why)) => Some(why.clone()),
             (ExitCause::GateClosed, ..) => Some(GATE_CLOSED.to_owned()),
-            _ if self.shim.is_ended_by_gate() => Some(GATE_CLOSED.to_owned()),
+            _ if self.command.shim.is_ended_by_gate() => Some(GATE_CLOSED.to_owned()),
             (ExitCause::TooMany, ..) => Some(format!(
                 "it had more than {} processes at once, which is its limit; everything it had started was ended",
                 self.bounds.max_procs.unwrap_or_default()
             )),
             (ExitCause::TimedOut, ..) => Some(timed_out()),
-            _ if self.shim.is_asked() => Some(timed_out()),
+            _ if self.command.shim.is_asked() => Some(timed_out()),
             (ExitCause::ShimLost, ..) => Some("the shim of this command was killed".to_owned()),
             (ExitCause::Lifeline | ExitCause::Signalled | ExitCause::Failed, ..) => {
                 Some("the shim of this command was told to end it".to_owned())
@@ -346,7 +330,9 @@ fn end_of(errors: &File) -> String {
 
 /// Tells the end of an error output.
 fn told_end(last: &[u8]) -> String {
-    let said = String::from_utf8_lossy(last);
+    let mut terminal = Terminal::default();
+    let shown = [terminal.push(last), terminal.finish()].concat();
+    let said = String::from_utf8_lossy(&shown);
     let said = said.trim();
     if said.is_empty() { String::new() } else { format!("; its error output ends: {said}") }
 }

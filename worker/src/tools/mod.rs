@@ -25,6 +25,7 @@ pub(crate) mod spawn_teammate;
 mod table;
 mod tasks;
 pub(crate) mod team;
+mod terminal;
 mod toolbox;
 mod workspace;
 mod write_file;
@@ -38,7 +39,7 @@ use teamd_shared::message::ALL;
 use teamd_shared::transcript::Usage;
 
 use answer_plan::AnswerPlan;
-pub(crate) use bash::{AgentProcess, Bash, GOOD_END, Launch, LiveLog, Ran};
+pub(crate) use bash::{AgentProcess, Bash, GOOD_END, Launch, LiveLog, Ran, Reader};
 #[cfg(test)]
 pub(crate) use bash::{GateHandle, Said, SimulatedAgent};
 use edit_file::EditFile;

@@ -15,7 +15,7 @@ use teamd_shared::team_dir::TeamDir;
 use teamd_shared::transcript::Usage;
 use tokio::time::{Duration, Instant, sleep_until};
 
-use super::bash::{Background, Bash, Foreground, GateHandle, LiveLog, Ran, Way, cannot_start, sweep_orphans};
+use super::bash::{Background, Bash, Foreground, GateHandle, Ran, Reader, Way, cannot_start, sweep_orphans};
 use super::run_agent::Setting;
 use super::workspace::{Guide, Workspace};
 use super::{AgentProcess, EditFile, Launch, LocalAction, Outcome, RunAgent, Runs, Sleep, Tools, WriteFile};
@@ -139,15 +139,10 @@ impl Toolbox {
     ///
     /// # Errors
     /// If it cannot be started.
-    pub(crate) async fn run(
-        &mut self,
-        command: String,
-        seconds: f64,
-        log: Option<LiveLog>,
-    ) -> anyhow::Result<Ran> {
+    pub(crate) async fn run(&mut self, command: String, seconds: f64, reader: Reader) -> anyhow::Result<Ran> {
         let bash = Bash { command, timeout: Some(seconds), run_in_background: false };
         match self.start_bash(&bash, Gate::Open).map_err(anyhow::Error::msg)? {
-            Running::Bash(running) => Ok(running.run_to_end(log).await),
+            Running::Bash(running) => Ok(running.run_to_end(reader).await),
             Running::Done(outcome) => Err(anyhow::Error::msg(outcome.content)),
             Running::Sleep { .. } => Err(anyhow::Error::msg("it is no command")),
         }

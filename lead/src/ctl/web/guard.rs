@@ -110,7 +110,8 @@ impl Guard {
         only(&head.headers, &HOST).filter(is_ours).filter(|_| named).ok_or(other)
     }
 
-    fn has_key(&self, headers: &HeaderMap) -> bool {
+    /// Tells whether a request has the key.
+    pub(super) fn has_key(&self, headers: &HeaderMap) -> bool {
         let given = only(headers, &AUTHORIZATION).and_then(|value| value.strip_prefix("Bearer "));
         given.is_some_and(|given| is_same(given.as_bytes(), self.key.as_bytes()))
     }

@@ -7,6 +7,7 @@ mod guard;
 mod page;
 mod server;
 mod shown;
+mod visitors;
 
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};

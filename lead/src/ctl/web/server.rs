@@ -1,7 +1,7 @@
 //! The server: connections, each with one request, within limits of number, size and time.
 
 use std::convert::Infallible;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -15,14 +15,14 @@ use hyper::{Request, Response, StatusCode, server::conn::http1};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use serde_json::{Map, Value, json};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
 use super::guard::{Guard, Refusal, Route, View};
 use super::page::POLICY;
+use super::visitors::{Visit, Visitors};
 use crate::ctl::top::act::Order;
 
-/// The most connections, and streams among them.
-const CONNECTIONS: usize = 16;
+/// The most streams.
 const STREAMS: usize = 8;
 /// The longest head and body of a request, in bytes.
 const HEAD: usize = 16 << 10;
@@ -70,19 +70,30 @@ impl Site {
 
 /// Serves for ever.
 pub(super) async fn serve(listener: TcpListener, site: Site) {
-    let (site, places) = (Arc::new(site), Arc::new(Semaphore::new(CONNECTIONS)));
-    while let Ok(place) = Arc::clone(&places).acquire_owned().await {
+    let site = Arc::new(site);
+    let visitors = Arc::new(Visitors::default());
+    loop {
         match listener.accept().await {
-            Ok((connection, _)) => drop(tokio::spawn(converse(connection, Arc::clone(&site), place))),
-            Err(_) => tokio::time::sleep(PAUSE).await,
+            Ok((connection, _)) => {
+                let visit = visitors.enter();
+                let number = visit.number();
+                let task = tokio::spawn(converse(connection, Arc::clone(&site), visit));
+                visitors.served_by(number, task.abort_handle());
+            }
+            Err(_) => {
+                // No descriptor is left, say: one that has not shown the key gives its own.
+                visitors.close_oldest();
+                tokio::time::sleep(PAUSE).await;
+            }
         }
     }
 }
 
-async fn converse(connection: TcpStream, site: Arc<Site>, _place: OwnedSemaphorePermit) {
+async fn converse(connection: TcpStream, site: Arc<Site>, visit: Visit) {
+    let visit = Mutex::new(visit);
     let answer = service_fn(|request| {
-        let site = Arc::clone(&site);
-        async move { Ok::<_, Infallible>(respond(&site, request).await) }
+        let (site, visit) = (Arc::clone(&site), &visit);
+        async move { Ok::<_, Infallible>(respond(&site, visit, request).await) }
     });
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -94,9 +105,16 @@ async fn converse(connection: TcpStream, site: Arc<Site>, _place: OwnedSemaphore
     served.await.ok();
 }
 
-async fn respond(site: &Arc<Site>, request: Request<Incoming>) -> Response<Body> {
+async fn respond(site: &Arc<Site>, visit: &Mutex<Visit>, request: Request<Incoming>) -> Response<Body> {
     let (head, body) = request.into_parts();
-    let answer = match site.guard.check(&head) {
+    let route = site.guard.check(&head);
+    if site.guard.has_key(&head.headers)
+        && !visit.lock().unwrap_or_else(PoisonError::into_inner).becomes_known()
+    {
+        let why = "too many connections are open: close a page";
+        return json_response(StatusCode::SERVICE_UNAVAILABLE, &json!({"error": why}));
+    }
+    let answer = match route {
         Ok(Route::Asset(asset)) => Ok(response(StatusCode::OK, asset.kind, full(asset.text))),
         Ok(Route::Once(view)) => site.once(view).await,
         Ok(Route::Stream(view)) => site.stream(view),

@@ -2,7 +2,7 @@
 //! the team directory when the command has ended.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::path::Path;
 
 use rustix::fs::OFlags;
@@ -10,8 +10,9 @@ use teamd_shared::team_dir::{DirError, TeamPath};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::shim_handle::ShimHandle;
-use super::{log, log_notes};
+use super::log::GrowingLog;
+use super::log_notes;
+use super::piped::Piped;
 use crate::sandbox::Policy;
 use crate::shim::Job;
 use crate::tools::ToolboxConfig;
@@ -40,26 +41,27 @@ impl Background {
     ) -> io::Result<String> {
         let (id, mut kept) = self.new_log(config).map_err(io::Error::other)?;
         let file = format!("background-{id}.log");
-        let mut log = log::make(&temp.join(&file), &mut kept)
+        let mut log = GrowingLog::make(&temp.join(&file), &mut kept)
             .map_err(|error| io::Error::other(format!("cannot make its log {file}: {error}")))?;
-        let mut shim = ShimHandle::start(job, &config.liveness_lock, log.try_clone()?.into())?;
-        let mut running = self.running.subscribe();
+        let mut running = Piped::start(job, &config.liveness_lock)?;
+        let mut goes_on = self.running.subscribe();
         self.tasks.spawn(async move {
-            let report = tokio::select! {
-                report = shim.ended() => report,
-                _ = running.changed() => {
-                    shim.end();
-                    shim.ended().await
+            let ended = tokio::select! {
+                report = running.report(|piece| log.push(piece)) => Some(report),
+                _ = goes_on.changed() => None,
+            };
+            let report = match ended {
+                Some(report) => report,
+                None => {
+                    running.end();
+                    running.report(|piece| log.push(piece)).await
                 }
             };
             drop(gateway);
             log_notes(&report);
             tracing::debug!("a command in the background ended: {report:?}");
-            // A full disk costs the last line, and not what was written before.
-            if let Err(error) = writeln!(log, "\n{}", report.as_log_line()) {
-                tracing::warn!("cannot write how the command {id} in the background ended: {error}");
-            }
-            if let Err(error) = log::keep(&log, &mut kept) {
+            log.push(format!("\n{}\n", report.as_log_line()).as_bytes());
+            if let Err(error) = log.keep(&mut kept) {
                 tracing::error!("cannot keep the output of the command {id} in the background: {error}");
             }
         });

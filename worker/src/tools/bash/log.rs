@@ -1,5 +1,8 @@
 //! The log of a command in the background: a file of the temporary directory, which the command can read. A command has no
 //! descriptor of anything in the team directory, so the log is copied there when the command has ended.
+//!
+//! What the command prints comes through a pipe, so the file is bounded while it grows: its head stays, and of the rest at least the
+//! last [`SIDE`] bytes.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -9,35 +12,91 @@ use std::path::Path;
 use super::PIECE;
 
 /// How much of the head, and of the tail, of a log is kept, in bytes: a multiple of [`PIECE`].
-const MAX_SIDE: u64 = 1 << 20;
+const SIDE: u64 = 1 << 20;
 
-/// Makes the file that a command writes to, and says in the file for the copy where that is. It stays open: a tool can put
-/// something else at its path.
-pub(super) fn make(path: &Path, kept: &mut File) -> io::Result<File> {
-    let mut options = File::options();
-    let log = options.read(true).append(true).create_new(true).mode(0o600).open(path)?;
-    // Also true if the worker is killed: then the output is gone with the temporary directory.
-    writeln!(kept, "[until it has ended, its output is in {}]", path.display())?;
-    Ok(log)
+/// How large the file becomes while the command runs, in bytes.
+const MOST: u64 = 4 * SIDE;
+
+/// The log of one command while it runs.
+#[derive(Debug)]
+pub(super) struct GrowingLog {
+    file: File,
+    /// Where the tail begins: behind the head, and the line that tells how much is cut.
+    tail: u64,
+    /// How many bytes are cut between the two.
+    cut: u64,
+    /// Why it is written no more: a full disk costs the log, and not the command.
+    broken: Option<io::Error>,
 }
 
-/// Copies head and tail of a log to where they outlive the incarnation: the command decides how long the rest is.
-pub(super) fn keep(log: &File, kept: &mut File) -> io::Result<()> {
-    let length = log.metadata()?.len();
-    kept.set_len(0)?;
-    let tail = length.saturating_sub(MAX_SIDE).max(MAX_SIDE);
-    copy(log, 0, kept)?;
-    if tail > MAX_SIDE {
-        writeln!(kept, "\n[{} bytes cut]", tail - MAX_SIDE)?;
+impl GrowingLog {
+    /// Makes the file, and says in the file for the copy where that is. It stays open: a tool can put something else at its path.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub(super) fn make(path: &Path, kept: &mut File) -> io::Result<Self> {
+        let mut options = File::options();
+        let file = options.read(true).append(true).create_new(true).mode(0o600).open(path)?;
+        // Also true if the worker is killed: then the output is gone with the temporary directory.
+        writeln!(kept, "[until it has ended, its output is in {}]", path.display())?;
+        Ok(Self { file, tail: SIDE, cut: 0, broken: None })
     }
-    copy(log, tail, kept)
+
+    /// Takes in what the command has printed.
+    pub(super) fn push(&mut self, bytes: &[u8]) {
+        if self.broken.is_none() {
+            self.broken = self.append(bytes).err();
+        }
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all(bytes)?;
+        let length = self.file.metadata()?.len();
+        if length > MOST { self.cut_middle(length) } else { Ok(()) }
+    }
+
+    /// Cuts out what stands between the head and the last [`SIDE`] bytes.
+    fn cut_middle(&mut self, length: u64) -> io::Result<()> {
+        let mut last = vec![0; usize::try_from(SIDE).unwrap_or(0)];
+        // The command can cut the file as well.
+        let read = self.file.read_at(&mut last, length - SIDE)?;
+        self.cut += (length - SIDE).saturating_sub(self.tail);
+        self.file.set_len(SIDE)?;
+        let marker = marker(self.cut);
+        self.tail = SIDE + marker.len() as u64;
+        self.file.write_all(&[marker.as_bytes(), &last[..read]].concat())
+    }
+
+    /// Copies head and tail to where they outlive the incarnation.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub(super) fn keep(self, kept: &mut File) -> io::Result<()> {
+        if let Some(error) = self.broken {
+            tracing::warn!("the log of a command in the background is not whole: {error}");
+        }
+        let length = self.file.metadata()?.len();
+        kept.set_len(0)?;
+        copy(&self.file, 0, kept)?;
+        // A file without a cut has its tail right behind the head.
+        let from = length.saturating_sub(SIDE).max(self.tail);
+        let cut = self.cut + (from - self.tail);
+        if cut > 0 {
+            kept.write_all(marker(cut).as_bytes())?;
+        }
+        copy(&self.file, from, kept)
+    }
 }
 
-/// Copies what stands from here on, at most [`MAX_SIDE`] bytes. By position: the command shares the offset.
+fn marker(cut: u64) -> String {
+    format!("\n[{cut} bytes cut]\n")
+}
+
+/// Copies what stands from here on, at most [`SIDE`] bytes.
 fn copy(log: &File, from: u64, kept: &mut File) -> io::Result<()> {
     let mut piece = vec![0; PIECE];
     let mut copied = 0;
-    while copied < MAX_SIDE {
+    while copied < SIDE {
         let read = log.read_at(&mut piece, from + copied)?;
         if read == 0 {
             break;
@@ -46,4 +105,47 @@ fn copy(log: &File, from: u64, kept: &mut File) -> io::Result<()> {
         copied += read as u64;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns what is in the file while the command runs, and what is kept of it.
+    fn logged(bytes: &[u8], size: usize) -> (Vec<u8>, Vec<u8>) {
+        let scratch = tempfile::tempdir().unwrap();
+        let (path, kept) = (scratch.path().join("log"), scratch.path().join("kept"));
+        let mut file = File::create(&kept).unwrap();
+        let mut log = GrowingLog::make(&path, &mut file).unwrap();
+        for piece in bytes.chunks(size) {
+            log.push(piece);
+            assert!(path.metadata().unwrap().len() <= MOST, "it is bounded at any time");
+        }
+        let live = std::fs::read(&path).unwrap();
+        // `kept` is opened to append where a worker makes it.
+        let mut file = File::options().append(true).open(&kept).unwrap();
+        log.keep(&mut file).unwrap();
+        (live, std::fs::read(&kept).unwrap())
+    }
+
+    #[test]
+    fn a_short_log_is_kept_as_it_is() {
+        assert_eq!(logged(b"one\rtwo\n", 3), (b"one\rtwo\n".to_vec(), b"one\rtwo\n".to_vec()));
+        let two = vec![b'x'; 2 * SIDE as usize];
+        assert_eq!(logged(&two, PIECE), (two.clone(), two));
+    }
+
+    #[test]
+    fn of_a_flood_head_and_tail_are_kept_while_it_comes_and_after_it() {
+        for (length, size) in [(3 * SIDE + 5, PIECE), (20 * SIDE + 7, PIECE), (9 * SIDE, 4099)] {
+            let flood: Vec<u8> =
+                (0..length / 8).flat_map(|number| format!("{number:7}\n").into_bytes()).collect();
+            let (live, kept) = logged(&flood, size);
+            let side = SIDE as usize;
+            let cut = format!("\n[{} bytes cut]\n", flood.len() - 2 * side);
+            let expected = [&flood[..side], cut.as_bytes(), &flood[flood.len() - side..]].concat();
+            assert!(kept == expected, "{length} {size}: {} bytes", kept.len());
+            assert!(live.starts_with(&flood[..side]) && live.ends_with(&flood[flood.len() - side..]));
+        }
+    }
 }

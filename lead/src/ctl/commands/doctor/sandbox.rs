@@ -69,7 +69,8 @@ impl Confined {
         run("sandbox", |check| {
             if let Some(why) = &self.error {
                 let means = "no teammate can be started, and nothing is known of the sandbox";
-                check.problem(why, means, "install team-worker beside teamctl, of the same version");
+                let install = "install team-worker beside teamctl, of the same version";
+                check.problem(why, means, programs::place_for_probe(why).unwrap_or(install));
             }
             for it in &self.promises {
                 if it.held {

@@ -12,7 +12,7 @@ async fn a_command_in_the_background_writes_its_log_and_ends_when_told() {
     assert!(outcome.content.starts_with("started in the background as 1;"), "{outcome:?}");
     let pids = scratch.pids(SURVIVOR_COUNT).await;
     assert!(scratch.toolbox.has_background());
-    assert_eq!(fs::read_to_string(&at).unwrap(), "hello\n");
+    until(|| fs::read_to_string(&at).unwrap() == "hello\n").await;
     let said = fs::read_to_string(&log).unwrap();
     assert_eq!(said, format!("[until it has ended, its output is in {}]\n", at.display()));
     timeout(LIMIT, scratch.toolbox.end_background()).await.unwrap();
@@ -39,9 +39,10 @@ async fn a_command_in_the_background_that_ends_by_itself_says_so_in_its_log() {
 #[tokio::test]
 async fn what_is_kept_of_a_log_is_what_the_command_wrote_whatever_it_does_with_the_file() {
     let mut scratch = Scratch::new();
-    let planted =
-        "seq 1 1000000; at=$(readlink /proc/$$/fd/2); rm \"$at\"; ln -s /etc/passwd \"$at\"; echo end";
+    let planted = "until [ -e at ]; do sleep 0.01; done; seq 1 1000000; at=$(readlink at); rm \"$at\"; ln -s /etc/passwd \"$at\"; \
+                   echo end";
     let outcome = scratch.background(planted).await;
+    std::os::unix::fs::symlink(scratch.log_of(&outcome), scratch.path("at")).unwrap();
     until(|| !scratch.toolbox.has_background()).await;
     let at = scratch.log_of(&outcome);
     assert!(at.is_symlink());

@@ -161,7 +161,7 @@ async fn a_flood_leaves_room_for_others_after_each_piece() {
     let mut scratch = Scratch::new();
     let mut running = scratch.start("head -c 1000000 /dev/zero; touch written; sleep 1000");
     let Running::Bash(command) = &mut running else { panic!("not started") };
-    let Source::Pipe(pipe) = &command.source else { panic!("it is no pipe") };
+    let Source::Pipe(pipe) = &command.command.source else { panic!("it is no pipe") };
     rustix::pipe::fcntl_setpipe_size(pipe, 1 << 20).unwrap();
     until(|| scratch.path("written").exists()).await;
     // The runtime has to have looked at the pipe once.
@@ -170,7 +170,7 @@ async fn a_flood_leaves_room_for_others_after_each_piece() {
     let polled = std::future::poll_fn(|context| Poll::Ready(finish.as_mut().poll(context))).await;
     assert!(polled.is_pending());
     drop(finish);
-    let left = rustix::io::ioctl_fionread(&command.source).unwrap();
+    let left = rustix::io::ioctl_fionread(&command.command.source).unwrap();
     assert_eq!(left, 1_000_000 - PIECE as u64, "one piece, and then another task");
 }
 

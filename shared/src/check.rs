@@ -56,6 +56,9 @@ pub struct CheckReport {
     pub output: String,
     /// Which protected file is not as it was when the work was set, or why that is not known.
     pub touched_protected: Option<String>,
+    /// Whether the kernel has killed for memory while the command ran that failed.
+    #[serde(default)]
+    pub starved: bool,
     /// What was checked, of work that is to be integrated.
     #[serde(default)]
     pub merged: Option<Merged>,

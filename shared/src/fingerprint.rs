@@ -17,6 +17,10 @@ use sha2::{Digest, Sha256};
 
 use crate::place::open_itself;
 
+mod lookout;
+
+pub use lookout::Lookout;
+
 /// How many names are looked at: more are a mistake in a pattern.
 const MOST: usize = 500_000;
 
@@ -61,6 +65,11 @@ impl Patterns {
         }
         let starts = of.iter().map(|pattern| literal_start(pattern)).collect();
         Ok(Self { set: set.build().map_err(|error| error.to_string())?, starts })
+    }
+
+    /// Returns the paths with which patterns begin, as far as they have no wildcard. A pattern such as `**/*.lock` has none.
+    pub fn starts(&self) -> impl Iterator<Item = &Path> {
+        self.starts.iter().map(PathBuf::as_path).filter(|start| !start.as_os_str().is_empty())
     }
 
     /// Tells whether a file is protected. A file or link that stands where a protected directory may be is so, too.
@@ -124,9 +133,40 @@ impl Files {
         all.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
+    /// Returns their paths.
+    pub fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.0.keys().map(PathBuf::as_path)
+    }
+
     /// Tells whether there is none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// Looks out for what takes the place of one of them, and of what the patterns begin with. `sealed`: what they begin with is
+    /// mounted read-only, if it is there.
+    ///
+    /// # Errors
+    /// As [`Files::find`], or that there are too many watches: then nothing is known.
+    pub fn look_out(&self, root: &Path, of: &[String], sealed: bool) -> io::Result<Option<Lookout>> {
+        let patterns = Patterns::new(of).map_err(io::Error::other)?;
+        let root = open_itself(root, OFlags::PATH | OFlags::DIRECTORY)?;
+        let mut mounted = BTreeSet::new();
+        for start in patterns.starts().filter(|_| sealed) {
+            if can_be_mounted(root.as_fd(), start)? {
+                mounted.insert(start);
+            }
+        }
+        let is_mounted = |path: &&Path| path.ancestors().any(|above| mounted.contains(above));
+        let paths = self.paths().chain(patterns.starts()).filter(|path| !is_mounted(path));
+        Lookout::begin(root.as_fd(), paths)
+    }
+
+    /// Names what is new since an earlier look below what the patterns begin with; none: nothing.
+    pub fn added_since(&self, before: &Self, of: &[String]) -> Option<String> {
+        let patterns = Patterns::new(of).ok()?;
+        let new = self.paths().filter(|path| !before.0.contains_key(*path));
+        named(new.filter(|path| patterns.starts().any(|start| path.starts_with(start))))
     }
 
     /// Names what was changed or removed since an earlier look, also if it was put back, and with `added` what is new; none: nothing.
@@ -241,6 +281,14 @@ fn open_beneath(root: BorrowedFd<'_>, at: &Path, flags: OFlags) -> rustix::io::R
     rustix::fs::openat2(root, at, flags | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty(), resolve)
 }
 
+/// Tells whether something stands at a path below a directory that is no link, and to which none leads.
+fn can_be_mounted(root: BorrowedFd<'_>, at: &Path) -> io::Result<bool> {
+    match open_beneath(root, at, OFlags::PATH) {
+        Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR | rustix::io::Errno::LOOP) => Ok(false),
+        found => Ok(FileType::from_raw_mode(rustix::fs::fstat(found?)?.st_mode) != FileType::Symlink),
+    }
+}
+
 fn read_into(mut file: impl Read, hash: &mut Sha256) -> io::Result<()> {
     let mut piece = vec![0; 64 << 10];
     loop {
@@ -313,6 +361,51 @@ mod tests {
         symlink("moved", root.join("tests")).unwrap();
         assert_ne!(now(), linked, "a directory that is a link now");
         assert!(Patterns::new(&["a[".to_owned()]).unwrap_err().contains("\"a[\""));
+    }
+
+    #[test]
+    fn what_is_exchanged_and_put_back_is_seen() {
+        use rustix::fs::{CWD, RenameFlags, renameat_with};
+        let scratch = tempfile::tempdir().unwrap();
+        let root = scratch.path();
+        for folder in ["deep/tests", "other/tests", "pkg", "evil"] {
+            fs::create_dir_all(root.join(folder)).unwrap();
+            write(&root.join(folder).join("a_test.go"), folder);
+        }
+        let of = ["deep/tests/**", "**/*_test.go", "lost/**"].map(str::to_owned);
+        let exchange = |one: &str, other: &str| {
+            renameat_with(CWD, root.join(one), CWD, root.join(other), RenameFlags::EXCHANGE).unwrap();
+        };
+        let seen = |sealed: bool, attack: &dyn Fn()| {
+            let before = Files::find(root, &of).unwrap();
+            let lookout = before.look_out(root, &of, sealed).unwrap().unwrap();
+            assert!(lookout.seen().unwrap().is_empty());
+            attack();
+            assert_eq!(Files::find(root, &of).unwrap().changed_since(&before, true), None, "it is put back");
+            named(lookout.seen().unwrap().iter().map(PathBuf::as_path)).unwrap_or_default()
+        };
+        let twice = |one: &'static str, other: &'static str| {
+            move || {
+                exchange(one, other);
+                exchange(one, other);
+            }
+        };
+        assert_eq!(seen(false, &twice("deep/tests", "other/tests")), "deep/tests, other/tests");
+        assert_eq!(seen(false, &twice("deep", "other")), "deep, other");
+        assert_eq!(seen(true, &twice("pkg", "evil")), "evil, pkg");
+        let comes_and_goes = || {
+            fs::create_dir(root.join("lost")).unwrap();
+            fs::remove_dir(root.join("lost")).unwrap();
+        };
+        assert_eq!(seen(true, &comes_and_goes), "lost");
+        write(&root.join("unrelated"), "");
+        let unrelated = || write(&root.join("deep/unrelated"), "");
+        assert_eq!(seen(false, &unrelated), "");
+        // What is mounted read-only is not looked at: each user has few queues.
+        let mounted = ["deep/tests/**".to_owned()];
+        let files = Files::find(root, &mounted).unwrap();
+        assert!(files.look_out(root, &mounted, true).unwrap().is_none());
+        assert!(files.look_out(root, &mounted, false).unwrap().is_some());
     }
 
     #[test]

@@ -149,6 +149,11 @@ impl StateDir {
         make(&path).map(|()| path)
     }
 
+    /// Returns where the checks of a team in place keep their caches: no teammate has a dot in its name.
+    pub fn of_checks(&self, team: &TeamDir) -> PathBuf {
+        self.root.join("agents").join(Self::name_of_team(team)).join(".checks")
+    }
+
     /// Removes it with all that is in it, also what an earlier removal has left.
     ///
     /// # Errors

@@ -38,6 +38,9 @@ pub const MAX_ATTEMPTS: u32 = 3;
 /// How often the owner of a task is reminded that it is idle and has not submitted. Then the task is released.
 pub const MAX_REMINDERS: u32 = 2;
 
+/// How often in a row a task may be given back by owners that went idle or died. Then it waits for a person or the lead.
+pub const MAX_IDLE_RELEASES: u32 = 3;
+
 /// How often the work on a task is sent back before the lead is told, and again each time as many later.
 pub const MAX_RETURNS: u32 = 10;
 
@@ -167,6 +170,9 @@ pub struct Submission {
     /// What was checked: the commit, merged with the integration branch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub merged: Option<Merged>,
+    /// Whether its check has failed as the kernel had to kill for memory: that was no attempt, and another time it is one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub starved: bool,
     /// Whether it is approved: it stays so when it is merged again.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub approved: bool,
@@ -310,6 +316,10 @@ pub struct Task {
     /// How often the owner was reminded since its claim.
     #[serde(default)]
     pub reminders: u32,
+    /// How often in a row its owner went idle without submitting, or died, and has lost it: at the third it waits for a person or
+    /// the lead.
+    #[serde(default)]
+    pub idle_releases: u32,
     /// What the protected files were when a person or the lead made, edited or retried it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protected: Option<Baseline>,
@@ -357,6 +367,13 @@ impl Task {
         if event == TaskEvent::Retried {
             (next.attempts, next.returns, next.result) = (0, 0, None);
         }
+        // Its owner has done something, or a person or the lead has looked at it.
+        if matches!(
+            event,
+            TaskEvent::Submitted | TaskEvent::Assigned | TaskEvent::Edited | TaskEvent::Retried
+        ) {
+            next.idle_releases = 0;
+        }
         Some(next)
     }
 
@@ -368,6 +385,12 @@ impl Task {
 
     /// Returns why it does not go on, if something went wrong.
     pub fn held_up(&self) -> Option<String> {
+        if self.waits_for_person() {
+            let (id, times) = (self.id, self.idle_releases);
+            return Some(format!(
+                "{times} owners in a row went idle or died without submitting it; `teamctl task assign {id} NAME` or `task edit {id}` lets it go on"
+            ));
+        }
         let why = self.stalled.as_ref()?;
         match self.status {
             TaskStatus::Pending => Some(why.clone()),
@@ -376,10 +399,33 @@ impl Task {
         }
     }
 
+    /// Tells whether no teammate is given it, nor may claim it, before a person or the lead has assigned or edited it.
+    pub fn waits_for_person(&self) -> bool {
+        self.status == TaskStatus::Pending && self.idle_releases >= MAX_IDLE_RELEASES
+    }
+
+    /// Returns the task as an owner leaves it that went idle without submitting, or died. That is no failed check.
+    #[must_use]
+    pub fn let_lie(self) -> Self {
+        Self { idle_releases: self.idle_releases + 1, reminders: 0, ..self }
+    }
+
     /// Returns the task when its owner has ended for good: what is submitted goes on without it.
     pub fn without_owner(&self, at: f64) -> Self {
         let released = self.after(TaskEvent::Released, at).filter(|_| self.status == TaskStatus::InProgress);
         released.unwrap_or_else(|| Self { owner: None, updated_at: at, ..self.clone() })
+    }
+
+    /// Tells whether its check runs, or is to run.
+    pub fn is_checked(&self) -> bool {
+        let submission = self.submission.as_ref().filter(|_| self.status == TaskStatus::InReview);
+        submission.is_some_and(|submission| submission.stage == Stage::Checking)
+    }
+
+    /// Returns the author of work that is being checked in the workspace itself, and not as a commit in a clone of its own.
+    pub fn checked_in_place(&self) -> Option<&Name> {
+        let submission = self.submission.as_ref().filter(|_| self.is_checked())?;
+        submission.commit.is_none().then_some(&submission.by)
     }
 
     /// Returns the review that the present submission waits for.
@@ -498,6 +544,16 @@ mod tests {
         assert_eq!(task(TaskStatus::InProgress).without_owner(3.0).status, TaskStatus::Pending);
         let failed = Task { attempts: 3, ..task(TaskStatus::Failed) };
         assert_eq!(failed.after(TaskEvent::Retried, 5.0).unwrap().attempts, 0);
+        let mut lost = task(TaskStatus::InProgress);
+        for times in 1..=MAX_IDLE_RELEASES {
+            let held = Task { status: TaskStatus::InProgress, ..lost };
+            lost = held.let_lie().after(TaskEvent::Released, 5.0).unwrap();
+            assert_eq!((lost.waits_for_person(), lost.attempts), (times == MAX_IDLE_RELEASES, 0));
+        }
+        assert!(lost.held_up().unwrap().starts_with("3 owners in a row went idle or died"));
+        for event in [TaskEvent::Assigned, TaskEvent::Edited] {
+            assert!(!lost.after(event, 5.0).unwrap().waits_for_person(), "{event:?}");
+        }
         for event in [TaskEvent::Completed, TaskEvent::Failed, TaskEvent::Released, TaskEvent::Cancelled] {
             assert_eq!(submitted.after(event, 6.0).unwrap().owner, None, "{event:?}");
         }

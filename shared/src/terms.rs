@@ -4,7 +4,7 @@
 //! `team.toml`. [`resolve`] merges the patches of all sources, [`paths`] resolves the paths that they name.
 
 mod agent;
-mod caches;
+pub mod caches;
 mod network;
 mod patch;
 pub mod paths;

@@ -659,18 +659,70 @@ fn nothing_that_a_teammate_does_to_its_git_hides_a_changed_protected_file() {
     assert_eq!(git(&team, &["show", "integration:tests/t"]), "t");
 }
 
+/// A program that exchanges two directories (`renameat2(2)`), as it stands between double quotes.
+fn exchanges(one: &str, other: &str) -> String {
+    let number = if cfg!(target_arch = "x86_64") { 316 } else { 276 };
+    format!(
+        "perl -e 'my (\\$a, \\$b) = (q({one}), q({other})); syscall({number}, -100, \\$a, -100, \\$b, 2)'"
+    )
+}
+
+/// Work that changes what the check builds with, and nothing that is protected.
+fn builds_with(program: &str) -> String {
+    format!("/bash echo \"{program}\" > build.sh; git commit -qam build")
+}
+
+const GUARDED: &str =
+    "mkdir -p deep/tests; echo exit 1 > deep/tests/t; echo true > build.sh; git add .; git commit -qm tests";
+
 #[test]
-fn a_check_that_changes_protected_files_before_it_uses_them_is_seen() {
+fn no_check_changes_what_a_pattern_begins_with_before_it_is_used() {
     let team = team(
         User::at_hand()[0],
-        "[work]\nprotect = [\"tests/**\"]\ncheck = \"bash build.sh; bash tests/t\"\n",
-        "mkdir tests; echo exit 1 > tests/t; echo true > build.sh; git add tests build.sh; git commit -qm tests",
+        "[work]\nprotect = [\"deep/tests/**\", \"lost/**\"]\ncheck = \"bash build.sh; bash deep/tests/t\"\n",
+        GUARDED,
     );
     team.teamctl(["spawn", "alice", "--checkout", "--auto"]).ok();
-    let work = "/bash echo 'echo exit 0 > tests/t; touch tests/log' > build.sh; git commit -qam build";
-    add(&team, &["build", "--description", work]);
+    let evil = "cp -a deep evil; echo exit 0 > evil/tests/t; ";
+    let attacks = [
+        "echo exit 0 > deep/tests/t".to_owned(),
+        "rm -rf deep; mkdir -p deep/tests; echo exit 0 > deep/tests/t".to_owned(),
+        "mv deep/tests x; mkdir deep/tests; echo exit 0 > deep/tests/t".to_owned(),
+        "mv deep x; mkdir -p deep/tests; echo exit 0 > deep/tests/t".to_owned(),
+        format!("{evil}{}", exchanges("deep", "evil")),
+        format!("{evil}{}", exchanges("deep/tests", "evil/tests")),
+        format!("{evil}mv -T evil/tests deep/tests; mount --bind evil deep"),
+    ];
+    for (number, attack) in attacks.iter().enumerate() {
+        add(&team, &["build", "--max-attempts", "1", "--description", &builds_with(attack)]);
+        let failed = until(&team, number as u64 + 1, "failed");
+        let found = (&failed["result"]["check"]["exit"], &failed["result"]["touched_protected"]);
+        assert_eq!(found, (&json!(1), &json!(null)), "{attack}");
+    }
+    // What is not there yet cannot be mounted: that it is made is seen.
+    let makes = builds_with("mkdir lost; rmdir lost; exit 0");
+    add(
+        &team,
+        &["makes", "--check", "mkdir lost; rmdir lost", "--max-attempts", "1", "--description", &makes],
+    );
+    let failed = until(&team, attacks.len() as u64 + 1, "failed");
+    assert_eq!(failed["result"]["touched_protected"], "changed while the check ran: lost");
+}
+
+#[test]
+fn what_is_exchanged_while_a_check_runs_is_seen_where_a_pattern_begins_with_no_path() {
+    let team = team(
+        User::at_hand()[0],
+        "[work]\nprotect = [\"**/t\"]\ncheck = \"bash build.sh; bash deep/tests/t && bash build.sh\"\n",
+        GUARDED,
+    );
+    team.teamctl(["spawn", "alice", "--checkout", "--auto"]).ok();
+    // There and back again, so that nothing is left to be found.
+    let evil = "test -e evil || { cp -a deep evil; echo exit 0 > evil/tests/t; }; ";
+    add(&team, &["build", "--description", &builds_with(&format!("{evil}{}", exchanges("deep", "evil")))]);
     team.until("the review", || task(&team, 1)["submission"]["stage"] == "reviewing");
-    assert_eq!(task(&team, 1)["result"]["touched_protected"], "changed while the check ran: tests/t");
+    let touched = task(&team, 1)["result"]["touched_protected"].clone();
+    assert_eq!(touched, "changed while the check ran: deep");
 }
 
 #[test]

@@ -178,7 +178,6 @@ fn a_teammate_holds_one_task_and_chooses_no_check() {
         is_told(&team, "bob", "failed (attempt 1 of 3): `false` exited with 1")
     });
     assert_eq!(task(&team, first)["status"], "in_progress");
-    team.write("go", "");
     // Its end gives the task back, in the line of the end.
     team.teamctl(["shutdown", "bob", "--force"]).ok();
     let exited = team.journal().into_iter().find(|line| line["event"] == "exited").unwrap();
@@ -191,7 +190,7 @@ fn one_that_becomes_idle_without_submitting_is_reminded_twice_and_then_loses_the
     let id = add(&team, &["forgotten"]);
     team.spawn("bob", "");
     team.teamctl(["send", "bob", "/claim_task"]).ok();
-    team.until("to be released", || task(&team, id)["attempts"] == 1);
+    team.until("to be released", || task(&team, id)["idle_releases"] == 1);
     let released = task(&team, id);
     assert_eq!((&released["status"], &released["owner"]), (&json!("pending"), &json!(null)));
     assert_eq!(team.events("reminded"), 2);
@@ -269,11 +268,12 @@ fn what_cannot_be_looked_at_is_not_known_to_be_untouched_and_blocks_nothing() {
     let unknown = add(&team, &["unknown", "--description", "/bash rm tests/large"]);
     let why = touched(unknown);
     assert!(why.starts_with("what they were when the task was set is not known: tests/large"), "{why}");
-    // What is changed only while the check runs is seen, also where it is put back.
-    let swap = "cp -p tests/x x; echo two > tests/x; mv x tests/x";
+    // The check itself changes nothing there, also where it would put that back.
+    let swap = "cp -p tests/x x; echo two > tests/x; mv -f x tests/x; test $(cat tests/x) = two";
     team.write("tests/x", "one");
-    let swapped = add(&team, &["swapped", "--check", swap]);
-    assert_eq!(touched(swapped), "changed while the check ran: tests/x");
+    let swapped = add(&team, &["swapped", "--check", swap, "--max-attempts", "1"]);
+    assert_eq!(until(&team, swapped, "failed")["result"]["touched_protected"], json!(null));
+    assert_eq!(std::fs::read_to_string(team.root().join("tests/x")).unwrap(), "one");
 }
 
 #[test]
@@ -332,6 +332,95 @@ fn a_check_that_a_killed_daemon_has_started_is_run_again_and_counts_once() {
     team.write("go", "");
     let done = until(&team, id, "completed");
     assert_eq!((&done["attempts"], &done["submission"]["number"]), (&json!(0), &json!(1)));
+}
+
+#[test]
+fn while_work_is_checked_in_place_nothing_of_its_author_writes() {
+    let team = team_with("");
+    let id = add(&team, &["slow", "--check", "touch began; until [ -e go ]; do sleep 0.05; done"]);
+    team.spawn("bob", "");
+    let left =
+        r#"{"command": "while :; do echo left >> writes; sleep 0.04321; done", "run_in_background": true}"#;
+    let orders = format!(
+        "/claim_task {id}\n/bash {left}\n/bash until [ -e writes ]; do sleep 0.02; done\n/task_update {id} completed\n/bash touch changed"
+    );
+    team.teamctl(["send", "bob", &orders]).ok();
+    team.until("the check to run", || team.made("began"));
+    let writes = || {
+        let of_bob = |&pid: &i32| crate::support::process::command_line(pid).contains("04321");
+        team.processes().iter().any(of_bob)
+    };
+    assert!(!writes(), "what it has left running has ended before the check");
+    assert_eq!(team.member("bob")["gate"], "closed");
+    team.until("the refusal", || team.entries("bob", "result").len() == 5);
+    let told = team.entries("bob", "result")[4]["content"].as_str().unwrap().to_owned();
+    assert!(
+        told.contains("Read-only") && told.contains(&format!("your work on task {id} is being checked")),
+        "{told}"
+    );
+    // A death of the author, and one of the daemon, change nothing of that.
+    team.kill_and_wait_for_restart("bob");
+    team.kill_daemon();
+    team.teamd(["start"]).ok();
+    assert_eq!(team.member("bob")["gate"], "closed");
+    // What is wanted of it meanwhile it does afterwards.
+    team.teamctl(["send", "bob", "/bash touch later"]).ok();
+    assert!(!team.made("later"));
+    team.write("go", "");
+    until(&team, id, "completed");
+    team.until("the gate to be open", || team.member("bob")["gate"] == "open");
+    team.until("what was wanted to be done", || team.made("later"));
+    assert!(!team.made("changed"));
+}
+
+#[test]
+fn a_command_that_is_killed_in_the_middle_is_no_failed_check() {
+    let team = Team::started();
+    auto(&team, "alice");
+    let work = "/bash echo began >> began; until [ -e go ]; do sleep 0.02; done; touch done";
+    let id = add(&team, &["long", "--check", "test -e done", "--description", work]);
+    for times in 1..=2 {
+        team.until("the command to run", || {
+            team.made("began") && team.text("began").lines().count() >= times
+        });
+        team.kill_and_wait_for_restart("alice");
+    }
+    team.write("go", "");
+    let done = until(&team, id, "completed");
+    assert_eq!(done["attempts"], json!(team.events("returned")), "each attempt is a check that has failed");
+}
+
+#[test]
+fn tools_of_a_check_find_caches_that_they_may_write_and_those_are_warm() {
+    let team = team_with("check = 'sh tool.sh'\n");
+    let users = team.home().join(".cache/uv");
+    std::fs::create_dir_all(&users).unwrap();
+    std::fs::write(users.join("seed"), "seed").unwrap();
+    let tool = "set -e\ncache=${XDG_CACHE_HOME:-$HOME/.cache}\nmkdir -p $cache/tool\necho x >> $cache/tool/runs\n\
+                test -e ${UV_CACHE_DIR:-$cache/uv}/seed\necho x >> ${UV_CACHE_DIR:-$cache/uv}/seed\n\
+                cat $cache/tool/runs > runs\n";
+    team.write("tool.sh", tool);
+    let runs = || team.text("runs").lines().count();
+    auto(&team, "alice");
+    for warm in 1..=2 {
+        let id = add(&team, &["check it"]);
+        until(&team, id, "completed");
+        assert_eq!(runs(), warm);
+    }
+    // What a check has left that failed is not believed.
+    let id = add(&team, &["fails", "--check", "false", "--max-attempts", "1"]);
+    until(&team, id, "failed");
+    let id = add(&team, &["check it"]);
+    until(&team, id, "completed");
+    assert_eq!(runs(), 1);
+    // Those of a teammate are its own, and outlast its processes.
+    team.spawn("bob", "");
+    for warm in 1..=2 {
+        team.does("bob", "/bash sh tool.sh");
+        assert_eq!(runs(), warm);
+        team.kill_and_wait_for_restart("bob");
+    }
+    assert_eq!(std::fs::read_to_string(users.join("seed")).unwrap(), "seed", "the user's are as they were");
 }
 
 #[test]

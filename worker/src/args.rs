@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
+use teamd_shared::member::{Sandbox, SandboxMode};
 use teamd_shared::name::Name;
-use teamd_shared::sandbox::Layers;
+use teamd_shared::sandbox::{Layers, Namespaces};
 
 /// The process of one teammate, started by teamd.
 #[derive(Debug, Parser)]
@@ -73,6 +74,13 @@ pub(crate) struct Confinement {
     /// Run commands although these layers do not keep all that a sandbox promises
     #[arg(long = "allow-weak-sandbox")]
     pub(crate) weak: bool,
+}
+
+impl Confinement {
+    /// Tells whether commands that are confined in this way have mounts of their own.
+    pub(crate) fn seals(&self, sandbox: &Sandbox) -> bool {
+        self.layers.namespaces != Namespaces::None && sandbox.mode != SandboxMode::Off
+    }
 }
 
 /// What to find out.

@@ -1,20 +1,26 @@
 //! The commands that say whether work is done, confined as the commands of a teammate are.
 
+mod watch;
+
 use std::fs::File;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use anyhow::Context as _;
 use rustix::fs::OFlags;
 use teamd_shared::check::{CheckOrder, CheckReport};
 use teamd_shared::checkout::Checkout;
 use teamd_shared::fingerprint::{Baseline, Files};
 use teamd_shared::name::Name;
+use teamd_shared::state::StateDir;
 use teamd_shared::task::TaskId;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 
+use crate::caches::{self, Keeps};
 use crate::job::Setting;
 use crate::tools::{GOOD_END, LiveLog, Reader, Toolbox, ToolboxConfig};
+
+pub(crate) use watch::Watch;
 
 /// How much of the output the owner is told, in characters.
 const TOLD: usize = 4_000;
@@ -24,6 +30,17 @@ pub(crate) const BY_CHECK: &str = "changed while the check ran";
 
 /// Runs a check.
 pub(crate) async fn run(setting: &Setting, order: &CheckOrder, lock: File) -> anyhow::Result<CheckReport> {
+    let here = rustix::fs::statvfs(&order.workspace)
+        .with_context(|| format!("cannot look at {}", order.workspace))?;
+    anyhow::ensure!(
+        here.f_bavail > 0,
+        "no space is left where {} lies; free some space there",
+        order.workspace
+    );
+    let caches = StateDir::of_environment(&order.environment).ok().map(|state| state.of_checks(&setting.dir));
+    let of = format!("task {} submission {}", order.task, order.number);
+    let sealed = setting.confinement.seals(&order.sandbox);
+    let watch = Watch::begin(Path::new(&order.protect_in), &order.protect, sealed);
     let toolbox = Toolbox::new(ToolboxConfig {
         workspace: PathBuf::from(&order.workspace),
         team_dir: setting.dir.clone(),
@@ -36,16 +53,19 @@ pub(crate) async fn run(setting: &Setting, order: &CheckOrder, lock: File) -> an
         sandbox: order.sandbox.clone(),
         shown: Checkout::shown(order.checkout.as_ref()),
         agent: None,
-        sealed: Vec::new(),
+        sealed: watch.starts(),
         bounds: order.bounds,
         cgroup: setting.cgroup.clone(),
         confinement: setting.confinement.clone(),
+        keeps: caches.clone().map_or(Keeps::Nothing, |folder| Keeps::Checks { folder, of: of.clone() }),
     })?;
-    let watch = Watch::begin(Path::new(&order.protect_in), &order.protect);
     let touched = watch.touched_since(order.protected.as_ref());
     let report = commands(toolbox, (order, ""), &begin_log(&setting.dir, order.task)?).await?;
     // Others write here: what they add counts, too.
     let touched = touched.or_else(|| watch.touched(BY_CHECK, true));
+    if let Some(folder) = caches.filter(|_| report.exit == Some(0) && touched.is_none()) {
+        caches::accept(&folder, &of);
+    }
     Ok(CheckReport { touched_protected: touched, ..report })
 }
 
@@ -55,49 +75,6 @@ pub(crate) fn baseline(root: &Path, patterns: &[String]) -> Baseline {
         Ok(files) => Baseline::Hash(files.hash()),
         Err(error) => Baseline::Unknown(error.to_string()),
     }
-}
-
-/// The protected files while a check runs. What cannot be looked at is not known to be untouched.
-pub(crate) struct Watch<'a> {
-    root: &'a Path,
-    patterns: &'a [String],
-    before: io::Result<Files>,
-}
-
-impl<'a> Watch<'a> {
-    /// Looks at them before the first command runs.
-    pub(crate) fn begin(root: &'a Path, patterns: &'a [String]) -> Self {
-        Self { root, patterns, before: Files::find(root, patterns) }
-    }
-
-    /// Says in which way they are not as they were when the work was set.
-    fn touched_since(&self, baseline: Option<&Baseline>) -> Option<String> {
-        let unknown = |why: &str| format!("what they were when the task was set is not known: {why}");
-        match (baseline, &self.before) {
-            _ if self.patterns.is_empty() => None,
-            (_, Err(error)) => Some(unreadable(error)),
-            (None, _) => Some(unknown("they were not looked at")),
-            (Some(Baseline::Unknown(why)), _) => Some(unknown(why)),
-            (Some(Baseline::Hash(hash)), Ok(now)) => {
-                (*hash != now.hash()).then(|| "changed since the task was set".to_owned())
-            }
-        }
-    }
-
-    /// Says which of them were changed since, and `how`; with `added` also which are new.
-    pub(crate) fn touched(&self, how: &str, added: bool) -> Option<String> {
-        match (&self.before, Files::find(self.root, self.patterns)) {
-            (Ok(before), Ok(after)) => {
-                after.changed_since(before, added).map(|files| format!("{how}: {files}"))
-            }
-            (Err(error), _) => Some(unreadable(error)),
-            (_, Err(error)) => Some(unreadable(&error)),
-        }
-    }
-}
-
-fn unreadable(error: &io::Error) -> String {
-    format!("they cannot be looked at: {error}")
 }
 
 /// Returns a command that works in a folder below.
@@ -130,16 +107,28 @@ pub(crate) async fn commands(
     let began = Instant::now();
     let until = began + Duration::from_secs_f64(order.timeout);
     let mut report = CheckReport::default();
+    let killed = killed_for_memory();
     for (number, command) in order.commands.iter().enumerate() {
         let left = until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
         let log = LiveLog::begin(log.try_clone()?, command);
         let ran = toolbox.run(below(folder, command), left.as_secs_f64(), Reader::Model(Some(log))).await?;
         let how = ran.failure.unwrap_or_else(|| GOOD_END.to_owned());
+        if ran.is_fault {
+            anyhow::bail!("`{command}` could not be run: {how}");
+        }
         report = CheckReport { command: number, exit: ran.exit, how, output: told(&ran.output), ..report };
         if ran.exit != Some(0) {
+            report.starved = killed_for_memory() > killed;
             break;
         }
     }
     report.seconds = began.elapsed().as_secs_f64();
     Ok(report)
+}
+
+/// Returns how often the kernel has killed for memory since it began (Linux 4.13), for the machine or for one cgroup.
+fn killed_for_memory() -> u64 {
+    let counters = std::fs::read_to_string("/proc/vmstat").unwrap_or_default();
+    let killed = counters.lines().find_map(|line| line.strip_prefix("oom_kill ")?.parse().ok());
+    killed.unwrap_or_default()
 }

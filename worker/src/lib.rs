@@ -5,6 +5,7 @@
 mod agent;
 mod args;
 mod bounds;
+mod caches;
 mod cgroup;
 mod check;
 mod core;

@@ -9,6 +9,7 @@ use crate::id::RequestId;
 use crate::member::{Doing, Gate, Permissions, Terms, Waiting};
 use crate::message::IdleReason;
 use crate::position::Position;
+use crate::task::TaskId;
 use crate::transcript::Usage;
 
 use super::command::{PlanVerdict, Reply, TaggedCommand};
@@ -143,6 +144,9 @@ pub struct Directive {
     pub seq: u64,
     /// Whether the member may change anything.
     pub gate: Gate,
+    /// The task for which its work is checked where it works, if that is why the gate is closed.
+    #[serde(default)]
+    pub checking: Option<TaskId>,
     /// The shutdown request of this incarnation that is pending.
     pub shutdown: Option<PendingShutdown>,
     /// Whether the shutdown of this incarnation is approved and journaled: the worker may leave.

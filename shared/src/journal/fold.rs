@@ -12,7 +12,7 @@ use super::{
 };
 use crate::fingerprint::Baseline;
 use crate::id::RequestId;
-use crate::member::{ApproveBy, Gate, Member};
+use crate::member::{ApproveBy, Gate, Member, Phase};
 use crate::message::TEAMD;
 use crate::name::Name;
 use crate::position::Position;
@@ -251,7 +251,7 @@ impl Team {
             self.expire(line, id, "the member ended or was spawned afresh");
         }
         for id in &record.released {
-            self.release_task(*id, line);
+            self.release_task(*id, record.member.phase == Phase::Crashed, line);
         }
         let terms = &record.member.terms;
         for path in std::iter::once(&terms.workspace).chain(&terms.sandbox.writable) {

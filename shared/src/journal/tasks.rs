@@ -25,6 +25,10 @@ impl Team {
         for id in &record.expired {
             self.expire(line, id, "the work was released or cancelled");
         }
+        let authors = self.tasks.get(&task.id).into_iter().chain([&task]).filter_map(Task::checked_in_place);
+        let authors: BTreeSet<Name> = authors.cloned().collect();
+        let gates: Vec<(Name, Gate)> =
+            authors.into_iter().map(|name| (name.clone(), self.gate(&name))).collect();
         if let Some(command) = &record.command_id {
             self.is_added(command, task.id);
         }
@@ -50,6 +54,25 @@ impl Team {
             self.pending_derived.push_back((line.seq, gate));
         }
         self.tasks.insert(task.id, task);
+        // Its next directive rests on this line.
+        for (author, before) in gates {
+            let gate = self.gate(&author);
+            if let Some(author) = self.members.get_mut(&author).filter(|_| gate != before) {
+                author.seq = line.seq;
+            }
+        }
+    }
+
+    /// Returns the gate of a member: closed until a plan is approved, and while a check of its work runs where it works.
+    pub fn gate(&self, name: &Name) -> Gate {
+        let own = self.members.get(name).map_or(Gate::Closed, |state| state.record.gate);
+        if self.checked_in_place(name).is_some() { Gate::Closed } else { own }
+    }
+
+    /// Returns the task of which the work of a teammate is checked where it works.
+    pub fn checked_in_place(&self, name: &Name) -> Option<TaskId> {
+        let is_its = |task: &&Task| task.checked_in_place() == Some(name);
+        self.tasks.values().find(is_its).map(|task| task.id)
     }
 
     fn is_added(&mut self, command: &RequestId, task: TaskId) {
@@ -70,9 +93,14 @@ impl Team {
         made.into_iter().flat_map(|(_, ranges)| ranges).flat_map(|&(first, last)| first..=last).collect()
     }
 
-    pub(super) fn release_task(&mut self, id: TaskId, line: &Line) {
+    /// Takes a task from an owner that has ended for good; `died`: not by anything that a person or the lead wanted.
+    pub(super) fn release_task(&mut self, id: TaskId, died: bool, line: &Line) {
         if let Some(task) = self.tasks.get_mut(&id) {
+            let let_lie = died && task.status == TaskStatus::InProgress;
             *task = task.without_owner(line.at);
+            if let_lie {
+                *task = task.clone().let_lie();
+            }
             self.pending_derived.push_back((line.seq, PendingDerived::Released(id)));
         }
     }
@@ -105,7 +133,7 @@ impl Team {
     pub fn next_for(&self, member: &Member, taken: &BTreeSet<TaskId>) -> Option<&Task> {
         let may = |task: &&Task| {
             let is_open = task.status == TaskStatus::Pending && !taken.contains(&task.id);
-            is_open && task.is_for(member) && self.blockers(task).is_empty()
+            is_open && !task.waits_for_person() && task.is_for(member) && self.blockers(task).is_empty()
         };
         self.tasks.values().filter(may).min_by_key(|task| (Reverse(task.priority), task.id))
     }

@@ -89,6 +89,7 @@ impl TaskFields {
             max_attempts: MAX_ATTEMPTS,
             returns: 0,
             reminders: 0,
+            idle_releases: 0,
             protected: None,
             kept: Vec::new(),
             submission: None,

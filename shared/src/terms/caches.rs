@@ -1,32 +1,136 @@
-//! The caches of toolchains, which `--caches` lets commands write: what tools download and build, never a folder of programs.
-//!
-//! Not listed is what a tool runs out of its own cache: `npx`, `uvx`, virtual environments, toolchains.
+//! The caches of tools: what they download and build. `--caches` lets commands write the user's, never a folder of programs, so
+//! not what a tool runs out of its own cache: `npx`, `uvx`, virtual environments, toolchains. Else commands have caches of their
+//! own ([`private`]).
+
+mod private;
 
 use std::fs::create_dir_all;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, access};
 
+pub use private::PrivateCaches;
+
 use crate::control::{Refusal, RefusalCode};
 use crate::environment::Environment;
 
-/// Each tool, where its folder is (the first place that can be named counts), and what in it is a cache: folders end in `/`,
-/// and nothing means all of it. `docs/sandbox.md` has the same list.
-const OF_TOOLS: [(&str, &str, &str); 14] = [
-    ("cargo", "CARGO_HOME ~/.cargo", "registry/ git/ .package-cache"),
-    ("npm", "npm_config_cache ~/.npm", "_cacache/ _logs/"),
-    ("yarn", "YARN_CACHE_FOLDER XDG_CACHE_HOME/yarn ~/.cache/yarn", "/"),
-    ("pnpm", "PNPM_HOME XDG_DATA_HOME/pnpm ~/.local/share/pnpm", "store/"),
-    ("bun", "BUN_INSTALL_CACHE_DIR ~/.bun/install/cache", "/"),
-    ("pip", "PIP_CACHE_DIR XDG_CACHE_HOME/pip ~/.cache/pip", "/"),
-    ("poetry", "POETRY_CACHE_DIR XDG_CACHE_HOME/pypoetry ~/.cache/pypoetry", "cache/ artifacts/"),
-    ("go", "GOCACHE XDG_CACHE_HOME/go-build ~/.cache/go-build", "/"),
-    ("go", "GOMODCACHE GOPATH/pkg/mod ~/go/pkg/mod", "/"),
-    ("mvn", "~/.m2", "repository/"),
-    ("gradle", "GRADLE_USER_HOME ~/.gradle", "caches/"),
-    ("composer", "COMPOSER_CACHE_DIR XDG_CACHE_HOME/composer ~/.cache/composer", "/"),
-    ("ccache", "CCACHE_DIR XDG_CACHE_HOME/ccache ~/.cache/ccache", "/"),
-    ("sccache", "SCCACHE_DIR XDG_CACHE_HOME/sccache ~/.cache/sccache", "/"),
+/// A tool, and where it keeps what it could get or make again.
+struct Tool {
+    /// Its program.
+    program: &'static str,
+    /// Where its folder is: the first place that can be named counts.
+    places: &'static str,
+    /// What in it `--caches` lets commands write: folders end in `/`, and a lone one means all of it.
+    shared: &'static str,
+    /// What commands have that may not write there.
+    own: Own,
+}
+
+/// What stands in the place of a cache that may not be written. Each names the variable that tells the tool.
+#[derive(Clone, Copy)]
+enum Own {
+    /// Nothing: the tool reads what is there.
+    Left,
+    /// The user's, to be read, if it is there.
+    Read(&'static str),
+    /// The user's, to be read, if it is there; else an empty one.
+    ReadOrNew(&'static str),
+    /// An empty one.
+    New(&'static str),
+    /// One that begins as a copy of the user's.
+    Copied(&'static str),
+}
+
+const fn tool(program: &'static str, places: &'static str, shared: &'static str, own: Own) -> Tool {
+    Tool { program, places, shared, own }
+}
+
+/// The caches of tools. What is not here and honours `XDG_CACHE_HOME` has an empty one. `docs/sandbox.md` has the same list.
+const OF_TOOLS: [Tool; 34] = [
+    tool("cargo", "CARGO_HOME ~/.cargo", "registry/ git/ .package-cache", Own::Left),
+    tool("npm", "npm_config_cache ~/.npm", "_cacache/ _logs/", Own::Copied("npm_config_cache")),
+    tool(
+        "corepack",
+        "COREPACK_HOME XDG_CACHE_HOME/node/corepack ~/.cache/node/corepack",
+        "",
+        Own::Copied("COREPACK_HOME"),
+    ),
+    tool(
+        "yarn",
+        "YARN_CACHE_FOLDER XDG_CACHE_HOME/yarn ~/.cache/yarn",
+        "/",
+        Own::Copied("YARN_CACHE_FOLDER"),
+    ),
+    tool("yarn-berry", "YARN_GLOBAL_FOLDER ~/.yarn/berry", "", Own::Copied("YARN_GLOBAL_FOLDER")),
+    tool("pnpm", "PNPM_HOME XDG_DATA_HOME/pnpm ~/.local/share/pnpm", "store/", Own::New("PNPM_HOME")),
+    tool("bun", "BUN_INSTALL_CACHE_DIR ~/.bun/install/cache", "/", Own::Copied("BUN_INSTALL_CACHE_DIR")),
+    tool("deno", "DENO_DIR XDG_CACHE_HOME/deno ~/.cache/deno", "", Own::Copied("DENO_DIR")),
+    tool(
+        "playwright",
+        "PLAYWRIGHT_BROWSERS_PATH XDG_CACHE_HOME/ms-playwright ~/.cache/ms-playwright",
+        "",
+        Own::Read("PLAYWRIGHT_BROWSERS_PATH"),
+    ),
+    tool("puppeteer", "PUPPETEER_CACHE_DIR ~/.cache/puppeteer", "", Own::Read("PUPPETEER_CACHE_DIR")),
+    tool(
+        "cypress",
+        "CYPRESS_CACHE_FOLDER XDG_CACHE_HOME/Cypress ~/.cache/Cypress",
+        "",
+        Own::Read("CYPRESS_CACHE_FOLDER"),
+    ),
+    tool("pip", "PIP_CACHE_DIR XDG_CACHE_HOME/pip ~/.cache/pip", "/", Own::Copied("PIP_CACHE_DIR")),
+    tool("uv", "UV_CACHE_DIR XDG_CACHE_HOME/uv ~/.cache/uv", "", Own::Copied("UV_CACHE_DIR")),
+    tool(
+        "poetry",
+        "POETRY_CACHE_DIR XDG_CACHE_HOME/pypoetry ~/.cache/pypoetry",
+        "cache/ artifacts/",
+        Own::New("POETRY_CACHE_DIR"),
+    ),
+    tool(
+        "pipenv",
+        "PIPENV_CACHE_DIR XDG_CACHE_HOME/pipenv ~/.cache/pipenv",
+        "",
+        Own::New("PIPENV_CACHE_DIR"),
+    ),
+    tool("pdm", "PDM_CACHE_DIR XDG_CACHE_HOME/pdm ~/.cache/pdm", "", Own::Copied("PDM_CACHE_DIR")),
+    tool(
+        "pre-commit",
+        "PRE_COMMIT_HOME XDG_CACHE_HOME/pre-commit ~/.cache/pre-commit",
+        "",
+        Own::Copied("PRE_COMMIT_HOME"),
+    ),
+    tool(
+        "matplotlib",
+        "MPLCONFIGDIR XDG_CONFIG_HOME/matplotlib ~/.config/matplotlib",
+        "",
+        Own::New("MPLCONFIGDIR"),
+    ),
+    tool("huggingface", "HF_HOME XDG_CACHE_HOME/huggingface ~/.cache/huggingface", "", Own::Read("HF_HOME")),
+    tool("torch", "TORCH_HOME XDG_CACHE_HOME/torch ~/.cache/torch", "", Own::Read("TORCH_HOME")),
+    tool("go", "GOCACHE XDG_CACHE_HOME/go-build ~/.cache/go-build", "/", Own::New("GOCACHE")),
+    tool("go", "GOMODCACHE GOPATH/pkg/mod ~/go/pkg/mod", "/", Own::ReadOrNew("GOMODCACHE")),
+    tool("mvn", "~/.m2", "repository/", Own::Left),
+    tool("gradle", "GRADLE_USER_HOME ~/.gradle", "caches/", Own::New("GRADLE_USER_HOME")),
+    tool("gradle", "GRADLE_RO_DEP_CACHE ~/.gradle/caches", "", Own::Read("GRADLE_RO_DEP_CACHE")),
+    tool("nuget", "NUGET_PACKAGES ~/.nuget/packages", "", Own::New("NUGET_PACKAGES")),
+    tool("nuget", "NUGET_FALLBACK_PACKAGES ~/.nuget/packages", "", Own::Read("NUGET_FALLBACK_PACKAGES")),
+    tool("dotnet", "DOTNET_CLI_HOME ~/.dotnet", "", Own::New("DOTNET_CLI_HOME")),
+    tool(
+        "composer",
+        "COMPOSER_CACHE_DIR XDG_CACHE_HOME/composer ~/.cache/composer",
+        "/",
+        Own::Copied("COMPOSER_CACHE_DIR"),
+    ),
+    tool("bundle", "BUNDLE_USER_CACHE ~/.bundle/cache", "", Own::Copied("BUNDLE_USER_CACHE")),
+    tool("dart", "PUB_CACHE ~/.pub-cache", "", Own::ReadOrNew("PUB_CACHE")),
+    tool(
+        "bazelisk",
+        "BAZELISK_HOME XDG_CACHE_HOME/bazelisk ~/.cache/bazelisk",
+        "",
+        Own::Read("BAZELISK_HOME"),
+    ),
+    tool("ccache", "CCACHE_DIR XDG_CACHE_HOME/ccache ~/.cache/ccache", "/", Own::New("CCACHE_DIR")),
+    tool("sccache", "SCCACHE_DIR XDG_CACHE_HOME/sccache ~/.cache/sccache", "/", Own::New("SCCACHE_DIR")),
 ];
 
 /// Where Go keeps toolchains in its cache of modules, and how their names begin.
@@ -41,10 +145,10 @@ pub(super) fn caches(environment: &Environment) -> Result<Vec<String>, Refusal> 
     let path = environment.path("PATH").unwrap_or_default();
     let programs: Vec<PathBuf> = std::env::split_paths(&path).filter(|folder| folder.is_absolute()).collect();
     let mut found = Vec::new();
-    for (tool, places, names) in OF_TOOLS {
-        let is_used = programs.iter().any(|folder| access(folder.join(tool), Access::EXEC_OK).is_ok());
-        let Some(folder) = places.split(' ').find_map(|place| named(place, environment)) else { continue };
-        for name in names.split(' ') {
+    for Tool { program, places, shared, .. } in OF_TOOLS {
+        let is_used = programs.iter().any(|folder| access(folder.join(program), Access::EXEC_OK).is_ok());
+        let Some(folder) = named_first(places, environment) else { continue };
+        for name in shared.split(' ').filter(|name| !name.is_empty()) {
             let cache: PathBuf = folder.join(name.trim_matches('/')).components().collect();
             if is_used && name.ends_with('/') && !cache.exists() {
                 create_dir_all(&cache).map_err(|error| cannot_make(&cache, &error))?;
@@ -57,6 +161,11 @@ pub(super) fn caches(environment: &Environment) -> Result<Vec<String>, Refusal> 
         }
     }
     Ok(found)
+}
+
+/// Returns the first folder of several places that can be named.
+fn named_first(places: &str, environment: &Environment) -> Option<PathBuf> {
+    places.split(' ').find_map(|place| named(place, environment))
 }
 
 /// Returns the folder that is named: below the home directory (`~`), or below what a variable says.

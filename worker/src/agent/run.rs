@@ -29,6 +29,7 @@ use crate::agent::persona::persona;
 use crate::agent::session::Session;
 use crate::agent::transcript::Transcript;
 use crate::args::RunArgs;
+use crate::caches::Keeps;
 use crate::cgroup::OwnCgroup;
 use crate::git;
 use crate::model::{Access, AgentMind, Model, OneShot, patience};
@@ -169,6 +170,7 @@ fn make_toolbox(
         bounds: terms.bounds,
         cgroup: args.job.cgroup.clone().map(OwnCgroup::begin),
         confinement: args.job.confinement.clone(),
+        keeps: Keeps::Member(args.name.clone()),
     })
 }
 

@@ -6,6 +6,7 @@ use teamd_shared::message::{LEAD, USER};
 use teamd_shared::mutant;
 use teamd_shared::name::Name;
 use teamd_shared::request::Status;
+use teamd_shared::task::TaskId;
 use teamd_shared::transcript::{Block, Event};
 
 use crate::agent::session::{Session, stands};
@@ -18,6 +19,13 @@ use crate::tools::{Action, AfterCrash, Call, LocalAction, Outcome, PlanApproval,
 /// What a call is told that a closed gate refuses.
 const GATE_CLOSED: &str = "refused: the gate is closed, nothing may be changed; submit a plan with plan_approval and wait for \
      the verdict";
+
+/// What such a call is told while the work of this teammate is checked where it works.
+fn checking(task: TaskId) -> String {
+    format!(
+        "your work on task {task} is being checked here, and nothing may be changed meanwhile; end your turn: you are told how the check ends"
+    )
+}
 
 impl<T: Tools> Session<T> {
     /// Asks the model. A call that is dropped leaves nothing behind but what it cost.
@@ -220,16 +228,28 @@ impl<T: Tools> Session<T> {
     async fn run_tool(&mut self, activity: String, action: LocalAction) -> Result<(), TranscriptError> {
         let gate = self.dispatcher.state.gate();
         if gate == Gate::Closed && action.needs_open_gate() {
-            return self.end_call(Outcome::error(GATE_CLOSED));
+            let why = match self.dispatcher.state.checking() {
+                Some(task) => format!("refused: {}", checking(task)),
+                None => GATE_CLOSED.to_owned(),
+            };
+            return self.end_call(Outcome::error(why));
         }
         self.dispatcher.state.calling(activity, action.changes(gate), action.is_mind());
         let mut running = self.dispatcher.toolbox.start(action, gate);
         self.dispatcher.state.background(self.dispatcher.toolbox.has_background());
         let outcome = match self.dispatcher.run_until(running.finish()).await {
-            Ok(outcome) => outcome,
+            Ok(outcome) => self.explained(outcome),
             Err(why) => self.dispatcher.run_to_end(running.cancel(&self.broken_off(&why))).await,
         };
         self.end_call(outcome)
+    }
+
+    /// Says with a command that failed that it could change nothing, if that is so because of a check.
+    fn explained(&self, mut outcome: Outcome) -> Outcome {
+        if let Some(task) = self.dispatcher.state.checking().filter(|_| outcome.is_error) {
+            outcome.content.push_str(&format!("\n[{}]", checking(task)));
+        }
+        outcome
     }
 
     /// Records the result of the call that is next, or runs.
@@ -247,6 +267,7 @@ impl<T: Tools> Session<T> {
     /// Says why something is broken off, or does not begin.
     pub(crate) fn broken_off(&self, why: &Why) -> String {
         match why {
+            Why::Checked(task) => return checking(*task),
             Why::Interrupted => self.caller.interrupted(),
             Why::Released => "the shutdown is approved",
             Why::Overdue => "the shutdown was not answered in time",

@@ -16,6 +16,7 @@ use teamd_shared::member::{Gate, Permissions, Waiting};
 use teamd_shared::message::{AnsweredBy, IdleReason, Relevance};
 use teamd_shared::price::{Dollars, Price};
 use teamd_shared::request::Status;
+use teamd_shared::task::TaskId;
 
 use crate::core::submission::{Asks, Submission};
 use crate::core::work::Work;
@@ -228,6 +229,11 @@ impl State {
     /// Returns how the permission questions of an agent are answered.
     pub(crate) fn permissions(&self) -> Permissions {
         self.directive.permissions
+    }
+
+    /// Returns the task for which its work is being checked, if its gate is closed for that alone.
+    pub(crate) fn checking(&self) -> Option<TaskId> {
+        self.directive.checking.filter(|_| !self.has_plan() && self.doubts() == 0)
     }
 
     /// Returns the gate but for a plan of its own that is unanswered.

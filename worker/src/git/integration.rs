@@ -12,7 +12,8 @@ use teamd_shared::job::{GitOrder, GitReport, Landed, PrepareOrder};
 use teamd_shared::merged::Merged;
 
 use super::script::{CUT, Failed, Git, Said};
-use super::{cache, remove, repository, scratch};
+use super::{cache, check_caches, remove, repository, scratch};
+use crate::caches::{self, Keeps};
 use crate::check;
 use crate::tools::{LiveLog, Reader};
 
@@ -78,26 +79,28 @@ async fn in_scratch(
         return Ok(CheckReport { conflicts, ..CheckReport::default() });
     }
     let (at, order) = (scratch(git.order), &prepare.check);
-    let toolbox = || {
+    // No check changes what the next one is taken from, or what decides.
+    let toolbox = |decides: Vec<PathBuf>| {
         let environment = order.environment.clone();
-        // No check changes what the next one is taken from.
-        let sealed = vec![at.join(".git")];
-        git.sealed_toolbox(&at, (environment, order.sandbox.clone(), order.bounds), sealed)
+        let sealed = [vec![at.join(".git")], decides].concat();
+        let keeps = Keeps::Checks { folder: check_caches(git.order), of: merged.commit.clone() };
+        git.sealed_toolbox(&at, (environment, order.sandbox.clone(), order.bounds), (sealed, keeps))
     };
     let log = check::begin_log(&git.setting.dir, order.task)?;
     let free = free_blocks(Path::new(&git.order.home));
     // The setup is the first that runs code of the submission.
     let here = at.join(prefix);
-    let watch = check::Watch::begin(&here, &order.protect);
     let mut by_setup = None;
     if let Some(setup) = &prepare.settings.setup {
         let command = || check::below(prefix, setup);
         let shown = LiveLog::begin(log.try_clone()?, setup);
-        let ran = toolbox()?.run(command(), order.timeout, Reader::Model(Some(shown))).await?;
+        // It writes: what it installs may lie among what is protected.
+        let watch = check::Watch::begin(&here, &order.protect, false);
+        let ran = toolbox(Vec::new())?.run(command(), order.timeout, Reader::Model(Some(shown))).await?;
         if let Some(how) = ran.failure {
             // Either the work has broken it, or it cannot be run here.
             fill(git, prepare, (&merged.old, prefix)).await?;
-            let without = toolbox()?.run(command(), order.timeout, Reader::Model(None)).await?;
+            let without = toolbox(Vec::new())?.run(command(), order.timeout, Reader::Model(None)).await?;
             if without.failure.is_none() {
                 let how = format!("was not run: the setup `{setup}` fails with this work only ({how})");
                 return Ok(CheckReport { how, output: check::told(&ran.output), ..CheckReport::default() });
@@ -107,7 +110,9 @@ async fn in_scratch(
         }
         by_setup = watch.touched("changed by the setup", false);
     }
-    let mut report = check::commands(toolbox()?, (order, prefix), &log).await?;
+    let sealed = git.setting.confinement.seals(&order.sandbox);
+    let watch = check::Watch::begin(&here, &order.protect, sealed);
+    let mut report = check::commands(toolbox(watch.starts())?, (order, prefix), &log).await?;
     // What only the check itself can add is gone before the next one.
     report.touched_protected = by_setup.or_else(|| watch.touched(check::BY_CHECK, false));
     if report.exit != Some(0) {
@@ -172,6 +177,7 @@ pub(super) async fn integrate(git: &Git<'_>, merged: &Merged, keep: &[String]) -
     let said = git.run(INTEGRATE, &repository(git.order), &more).await?;
     let moved = said.one("moved")? == "1";
     if moved {
+        caches::accept(&check_caches(git.order), &merged.commit);
         let source = said.one("source")?;
         if let Err(error) = git.run(PUBLISH, Path::new(&source), &[]).await {
             tracing::warn!(

@@ -16,6 +16,7 @@ use teamd_shared::team_dir::TeamPath;
 
 use super::script::{Failed, Git};
 use super::{for_checkout, repository, text};
+use crate::caches::Keeps;
 use crate::check::below;
 use crate::tools::Reader;
 
@@ -214,7 +215,8 @@ async fn set_up(
     dir.remove(&known)?;
     let environment = for_checkout(&git.order.environment, Some(checkout));
     let root = Path::new(&checkout.root);
-    let mut toolbox = git.toolbox(root, (environment, make.sandbox.clone(), make.bounds))?;
+    let keeps = Keeps::Member(git.order.name.clone());
+    let mut toolbox = git.toolbox(root, (environment, make.sandbox.clone(), make.bounds), keeps)?;
     let command = below(folder, setup);
     let ran = toolbox.run(command, git.order.timeout, Reader::Model(None)).await?;
     if let Some(how) = ran.failure {

@@ -59,6 +59,11 @@ fn cache(order: &GitOrder) -> PathBuf {
     Path::new(&order.home).join("cache")
 }
 
+/// Returns where tools of a check keep their caches.
+fn check_caches(order: &GitOrder) -> PathBuf {
+    Path::new(&order.home).join("check")
+}
+
 /// Does what is ordered.
 pub(crate) async fn run(setting: &Setting, order: &GitOrder, lock: &File) -> anyhow::Result<JobReport> {
     let git = Git { setting, order, lock };
@@ -188,8 +193,8 @@ fn ignored(copied: &[String]) -> String {
     copied.iter().map(pattern).collect::<Vec<_>>().join("\n")
 }
 
-/// Removes a checkout. No link is followed, and none stands on the way to it. What its owner has closed is opened.
-fn remove(root: &Path) -> io::Result<()> {
+/// Removes a directory such as a checkout. No link is followed, and none stands on the way to it. What its owner has closed is opened.
+pub(crate) fn remove(root: &Path) -> io::Result<()> {
     open_itself(root, OFlags::PATH | OFlags::DIRECTORY)?;
     let Err(error) = std::fs::remove_dir_all(root) else { return Ok(()) };
     if error.kind() != io::ErrorKind::PermissionDenied {

@@ -15,6 +15,7 @@ use teamd_shared::name::Name;
 
 use super::ignored;
 use super::kind::{Kind, hand_over};
+use crate::caches::Keeps;
 use crate::job::Setting;
 use crate::tools::{Ran, Reader, Toolbox, ToolboxConfig};
 
@@ -151,9 +152,11 @@ impl Git<'_> {
         let sandbox = Sandbox { no_network: true, ..Sandbox::default() };
         let lock = self.lock_of(writes)?;
         let git = Git { lock: &lock, ..*self };
-        let mut toolbox = git.toolbox(writes, (environment, sandbox, Bounds::default()))?;
+        let bounds = Bounds::default();
+        let mut toolbox = git.toolbox(writes, (environment, sandbox, bounds), Keeps::Nothing)?;
         let command = format!("{BEGIN}\n{script}");
-        let Ran { exit, output, failure } = toolbox.run(command, self.order.timeout, Reader::Program).await?;
+        let Ran { exit, output, failure, .. } =
+            toolbox.run(command, self.order.timeout, Reader::Program).await?;
         let said = Said::of(&output);
         match exit {
             Some(0) => Ok(said),
@@ -195,8 +198,9 @@ impl Git<'_> {
         &self,
         workspace: &Path,
         (environment, sandbox, bounds): (Environment, Sandbox, Bounds),
+        keeps: Keeps,
     ) -> anyhow::Result<Toolbox> {
-        self.sealed_toolbox(workspace, (environment, sandbox, bounds), Vec::new())
+        self.sealed_toolbox(workspace, (environment, sandbox, bounds), (Vec::new(), keeps))
     }
 
     /// The same for commands that may not write these paths there.
@@ -204,7 +208,7 @@ impl Git<'_> {
         &self,
         workspace: &Path,
         (environment, sandbox, bounds): (Environment, Sandbox, Bounds),
-        sealed: Vec<PathBuf>,
+        (sealed, keeps): (Vec<PathBuf>, Keeps),
     ) -> anyhow::Result<Toolbox> {
         let mut shown = vec![super::repository(self.order)];
         // Only one of them is writable: what is above the other one is not shown.
@@ -228,6 +232,7 @@ impl Git<'_> {
             bounds,
             cgroup: self.setting.cgroup.clone(),
             confinement: self.setting.confinement.clone(),
+            keeps,
         })
     }
 }

@@ -105,6 +105,7 @@ impl Daemon {
             verdict,
             permissions: Default::default(),
             settles: self.doubts,
+            checking: None,
         }
     }
 

@@ -151,6 +151,8 @@ pub(crate) struct Ran {
     pub(crate) output: String,
     /// What is to be said of a bad end. Fits behind the command.
     pub(crate) failure: Option<String>,
+    /// Whether it could not be started or watched: that says nothing of it.
+    pub(crate) is_fault: bool,
 }
 
 /// A command in the foreground.
@@ -258,7 +260,8 @@ impl Foreground {
         if let Some(log) = self.log.take() {
             log.end(failure.as_deref().unwrap_or(GOOD_END));
         }
-        Ran { exit: report.code.filter(|_| report.cause == ExitCause::Exited), output, failure }
+        let is_fault = report.cause == ExitCause::Failed;
+        Ran { exit: report.code.filter(|_| report.cause == ExitCause::Exited), output, failure, is_fault }
     }
 
     /// Ends the command and all that it started; returns when that is gone.

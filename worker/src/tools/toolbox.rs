@@ -10,7 +10,6 @@ use teamd_shared::environment::Environment;
 use teamd_shared::member::{Agent, Bounds, Gate, Protocol, Sandbox, SandboxMode};
 use teamd_shared::name::Name;
 use teamd_shared::sandbox::{Namespaces, Promise};
-use teamd_shared::state::StateDir;
 use teamd_shared::team_dir::TeamDir;
 use teamd_shared::transcript::Usage;
 use tokio::time::{Duration, Instant, sleep_until};
@@ -20,6 +19,7 @@ use super::run_agent::Setting;
 use super::workspace::{Guide, Workspace};
 use super::{AgentProcess, EditFile, Launch, LocalAction, Outcome, RunAgent, Runs, Sleep, Tools, WriteFile};
 use crate::args::Confinement;
+use crate::caches::{self, Keeps};
 use crate::cgroup::OwnCgroup;
 use crate::model::{Gateway, Meter};
 use crate::sandbox::{self, Origin, Places, TempDir};
@@ -72,6 +72,8 @@ pub(crate) struct ToolboxConfig {
     pub(crate) bounds: Bounds,
     /// The cgroup in which commands run, if there is one.
     pub(crate) cgroup: Option<Arc<OwnCgroup>>,
+    /// Where they have caches of their own.
+    pub(crate) keeps: Keeps,
 }
 
 /// The tools that work on the machine.
@@ -96,7 +98,7 @@ impl Toolbox {
     ///
     /// # Errors
     /// If the system refuses, or the workspace lies in a team directory.
-    pub(crate) fn new(config: ToolboxConfig) -> anyhow::Result<Self> {
+    pub(crate) fn new(mut config: ToolboxConfig) -> anyhow::Result<Self> {
         let mut workspace = Workspace::open(&config.workspace, Arc::clone(&config.team_dir), &config.name)
             .map_err(anyhow::Error::msg)?;
         nix::sys::prctl::set_child_subreaper(true).context("cannot become a subreaper")?;
@@ -104,7 +106,7 @@ impl Toolbox {
         let first_note = first_note(&config.sandbox, &lost);
         let temp = temp_dir(&config, &writable);
         let temp = temp.context("cannot make the temporary directory of its commands")?;
-        let state = config.agent.as_ref().map(|_| make_state(&config)).transpose()?;
+        let state = make_state(&config)?;
         let origin = Origin {
             environment: &config.environment,
             territory: &config.territory,
@@ -125,6 +127,9 @@ impl Toolbox {
                 (places.configs.clone(), &places.shown),
             )
             .map_err(anyhow::Error::msg)?;
+        if let Some(state) = &state {
+            caches::tell(&mut config.environment, &config.sandbox, state);
+        }
         let (background, gate) = (Background::default(), None);
         let meter = Meter::default();
         Ok(Self { config, places, workspace, background, gate, meter, first_note, _temp: temp })
@@ -317,12 +322,20 @@ fn cannot_start_agent(agent: &Agent, error: &io::Error) -> String {
     format!("cannot start the agent {}: {error}", agent.name)
 }
 
-/// Makes the state directory of an agent.
-fn make_state(config: &ToolboxConfig) -> anyhow::Result<PathBuf> {
-    let state = StateDir::of_environment(&config.environment)
-        .context("cannot find the state directory of the agent")?;
-    let made = state.make_for_agent(&config.team_dir, &config.name)?;
-    Ok(made.canonicalize()?)
+/// Makes what commands may always write besides: where an agent keeps what is its own, and where caches lie.
+fn make_state(config: &ToolboxConfig) -> anyhow::Result<Option<PathBuf>> {
+    let made = config.keeps.make(&config.environment, &config.team_dir);
+    if config.agent.is_some() {
+        return made.context("cannot make the state directory of the agent");
+    }
+    // What is not confined writes those of the user.
+    if config.sandbox.mode == SandboxMode::Off {
+        return Ok(None);
+    }
+    Ok(made.unwrap_or_else(|error| {
+        tracing::warn!("commands have no caches of their own: {error:#}");
+        None
+    }))
 }
 
 /// Tells the model which paths were allowed by name and cannot be written all the same.

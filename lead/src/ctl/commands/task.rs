@@ -12,7 +12,7 @@ use teamd_shared::id::{Ids, RandomIds};
 use teamd_shared::journal::Team;
 use teamd_shared::json;
 use teamd_shared::member::ApproveBy;
-use teamd_shared::task::{Stage, Task, TaskFields, TaskId, TaskStatus};
+use teamd_shared::task::{MAX_IDLE_RELEASES, Stage, Task, TaskFields, TaskId, TaskStatus};
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 
 use crate::client::{is_locked, not_running, unexpected};
@@ -273,7 +273,8 @@ pub(in crate::ctl) fn details(team: &Team, task: &Task) -> String {
             task.submission.as_ref().map(|it| format!("by {}: {}", it.by, it.summary)).unwrap_or_default(),
         ),
         ("last check", text(check.as_ref())),
-        ("stalled", text(task.stalled.as_ref())),
+        ("given back", given_back(task)),
+        ("stalled", text(task.held_up().as_ref())),
         ("sent back", text(task.returned.as_ref())),
         ("verified", verified(task).to_owned()),
         ("protected files", text(task.result.as_ref().and_then(|it| it.touched_protected.as_ref()))),
@@ -282,6 +283,14 @@ pub(in crate::ctl) fn details(team: &Team, task: &Task) -> String {
     let status = paint(style(task.status), task.status.as_str());
     let heading = format!("{}  {}  {status}", paint(BOLD, task.id), crate::ctl::escape::line(&task.subject));
     facts(heading, &all)
+}
+
+/// Says how often in a row its owner has let it lie.
+fn given_back(task: &Task) -> String {
+    match task.idle_releases {
+        0 => String::new(),
+        times => format!("{times} of {MAX_IDLE_RELEASES} times in a row by an owner that went idle or died"),
+    }
 }
 
 /// Says who must approve the work, and what it waits for: `by a person, a1b2c3d4 waits for the answer`.

@@ -68,7 +68,7 @@ pub(in crate::ctl) fn standing(task: &Task, blocked_by: &str) -> (String, Group)
     };
     match task.status {
         TaskStatus::Pending if !blocked_by.is_empty() => (format!("blocked by {blocked_by}"), Group::Ended),
-        TaskStatus::Pending if task.stalled.is_some() => (task.held_up().unwrap_or_default(), Group::Stuck),
+        TaskStatus::Pending if task.held_up().is_some() => (task.held_up().unwrap_or_default(), Group::Stuck),
         TaskStatus::Pending => {
             let whom = task.reserved_for.as_ref().map(|whom| format!("for {whom}"));
             (whom.unwrap_or_else(|| "unclaimed".to_owned()) + &attempts, Group::Ended)

@@ -2,6 +2,7 @@
 
 use teamd_shared::control::{Directive, PendingShutdown, PlanVerdict, Welcome};
 use teamd_shared::journal::Team;
+use teamd_shared::member::Gate;
 use teamd_shared::name::Name;
 use teamd_shared::request::{Kind, Payload, Request};
 
@@ -15,7 +16,8 @@ pub(crate) fn directive(team: &Team, live: &Live, name: &Name) -> Option<Directi
     let shutdown = pending.filter(|request| request.incarnation == member.record.incarnation);
     Some(Directive {
         seq: member.seq,
-        gate: member.record.gate,
+        gate: team.gate(name),
+        checking: team.checked_in_place(name).filter(|_| member.record.gate == Gate::Open),
         shutdown: shutdown.and_then(pending_shutdown),
         release: team.release(name).is_some(),
         plan: team.pending(name, Kind::PlanApproval).map(|request| request.request_id.clone()),

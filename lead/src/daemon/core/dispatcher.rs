@@ -54,6 +54,8 @@ pub(crate) struct Dispatcher {
     pub(crate) rules: Rules,
     /// What has happened and is not decided yet, in its order.
     pub(super) events: VecDeque<Event>,
+    /// The tasks whose check waits until the gate of their author is closed.
+    held_checks: BTreeSet<TaskId>,
     /// Starts that failed, and when that is taken in.
     delayed: Vec<(Duration, Event)>,
     /// Whether the journal has the line of the end: nothing is decided any more.
@@ -110,6 +112,7 @@ impl Dispatcher {
             end: None,
             rules,
             events: VecDeque::new(),
+            held_checks: BTreeSet::new(),
             delayed: Vec::new(),
             is_closed: false,
             answers: Vec::new(),
@@ -292,7 +295,7 @@ impl Dispatcher {
             tracing::error!("a decision does not continue the journal: {error}");
             return;
         }
-        batch.subjects.extend(subject(&line.record));
+        batch.subjects.extend(subjects(&line.record));
         batch.lines.push(line);
     }
 
@@ -306,6 +309,7 @@ impl Dispatcher {
         for action in batch.actions {
             self.perform(action, owners);
         }
+        self.check_held(owners);
         // The directives come after what was said to a worker directly: it must know that its plan is recorded
         // before it hears that it is pending.
         for name in &batch.subjects {
@@ -358,9 +362,31 @@ impl Dispatcher {
     }
 
     fn check(&mut self, id: TaskId, owners: &mut dyn Owners) {
-        let Some(task) = self.team.tasks.get(&id) else { return };
+        // It may have been withdrawn in the same batch.
+        let Some(task) = self.team.tasks.get(&id).filter(|task| task.is_checked()) else { return };
+        if task.checked_in_place().is_some_and(|author| self.may_change(author)) {
+            self.held_checks.insert(id);
+            return;
+        }
         let author = task.submission.as_ref().and_then(|submission| self.live.member(&submission.by));
         owners.check(&self.team, task, author.and_then(|alive| alive.environment.as_ref()));
+    }
+
+    /// Tells whether the author of work that is to be checked where it works may still change it: what it has started may run, as
+    /// long as its worker has not said that its gate is closed.
+    fn may_change(&self, author: &Name) -> bool {
+        let Some(state) = self.team.members.get(author).filter(|it| !it.record.phase.is_ended()) else {
+            return false;
+        };
+        let alive = self.live.of(&Incarnation::of(&state.record));
+        !alive.is_some_and(|alive| alive.said.applied_seq >= state.seq)
+    }
+
+    /// Runs the checks that have waited for a gate, where that is closed now.
+    fn check_held(&mut self, owners: &mut dyn Owners) {
+        for id in std::mem::take(&mut self.held_checks) {
+            self.check(id, owners);
+        }
     }
 
     /// Has work offered, if there is any; once, however many events have asked for it.
@@ -480,12 +506,17 @@ fn forgets(record: &Record) -> bool {
     matches!(record, Record::Member(record) if record.event == MemberEvent::Forgotten)
 }
 
-fn subject(record: &Record) -> Option<Name> {
+/// Returns the members that a record says something new about.
+fn subjects(record: &Record) -> BTreeSet<Name> {
     match record {
-        // A claim can close the gate of its owner.
-        Record::Task(record) => record.task.owner.clone().filter(|_| record.task.plan),
-        Record::Team(_) | Record::Snapshot(_) => None,
-        Record::Member(record) => Some(record.member.name.clone()),
-        Record::Request(record) => Name::of_inbox(record.request.member()).ok(),
+        // A claim can close the gate of its owner, and a check in place that of its author.
+        Record::Task(record) => {
+            let task = &record.task;
+            let author = task.submission.as_ref().filter(|it| it.commit.is_none()).map(|it| it.by.clone());
+            task.owner.clone().filter(|_| task.plan).into_iter().chain(author).collect()
+        }
+        Record::Team(_) | Record::Snapshot(_) => BTreeSet::new(),
+        Record::Member(record) => BTreeSet::from([record.member.name.clone()]),
+        Record::Request(record) => Name::of_inbox(record.request.member()).into_iter().collect(),
     }
 }

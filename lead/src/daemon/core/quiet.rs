@@ -142,6 +142,8 @@ impl Quiet<'_> {
             (vec![review], self.waits(review))
         } else if let Some(why) = self.stalled(task) {
             (Vec::new(), format!("its check cannot be run: {why}"))
+        } else if let Some(why) = task.held_up().filter(|_| task.waits_for_person()) {
+            (Vec::new(), why)
         } else if task.owner.is_none() && !blockers.is_empty() {
             let each =
                 blockers.iter().map(|(id, status)| format!("{id} ({})", status.as_str().replace('_', " ")));

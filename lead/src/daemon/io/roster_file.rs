@@ -143,7 +143,7 @@ impl RosterFile {
             agent: member.terms.program.clone(),
             workspace: member.terms.workspace.clone(),
             checkout: member.terms.checkout.clone(),
-            gate: member.gate,
+            gate: team.gate(name),
             sandbox: member.terms.sandbox.clone(),
             limits: member.terms.limits,
             bounds: member.terms.bounds,

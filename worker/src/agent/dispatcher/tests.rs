@@ -60,6 +60,7 @@ fn dispatcher_of(dir: &Arc<TeamDir>, alice: &Name, at: At) -> Dispatcher<Idle> {
         verdict: None,
         permissions: Default::default(),
         settles: 0,
+        checking: None,
     };
     let mailbox =
         Mailbox::open(Arc::clone(dir), alice, Position::START, Vec::new(), Waking::ByDaemon).unwrap();
@@ -119,6 +120,7 @@ async fn mail_behind_more_news_than_fit_into_memory_is_consumed_before_a_shutdow
         verdict: None,
         permissions: Default::default(),
         settles: 0,
+        checking: None,
     };
     dispatcher.receive(ToWorker::Directive(directive));
     while dispatcher.state.next(dispatcher.now()) == Step::TakeIn {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use teamd_shared::id::RequestId;
 use teamd_shared::message::{IdleReason, Relevance};
 use teamd_shared::request::Status;
+use teamd_shared::task::TaskId;
 
 use super::{At, Pending, ShutdownAnswer, State, SubmissionProgress};
 
@@ -62,6 +63,8 @@ pub(crate) enum Why {
     Asked,
     /// The person says something else while a call waits for an answer.
     SpokenTo,
+    /// Its work is checked where it works, and the call could write there.
+    Checked(TaskId),
     /// The incarnation ends.
     Ends(End),
 }
@@ -107,10 +110,11 @@ impl State {
             At::Idle if self.arrived.mail == Relevance::None || self.waits_for_more_mail(now) => {
                 self.wait(now)
             }
+            At::Idle if self.leaves_mail() => WAIT,
             At::Idle => Step::TakeIn,
             At::Turn { .. } if let Some(reason) = self.limit_reached() => Step::Finish(reason),
             // After the limits: what arrives when one is reached begins the next piece of work.
-            At::Turn { .. } if self.arrived.mail != Relevance::None => Step::TakeIn,
+            At::Turn { .. } if self.arrived.mail != Relevance::None && !self.leaves_mail() => Step::TakeIn,
             At::Turn { results } => self.show(*results).unwrap_or(Step::Think),
             At::Call => Step::Call,
             At::Pending(plan) => self.verdict_step(plan, now),
@@ -132,7 +136,14 @@ impl State {
         if ends || self.limit_reached().is_some() || !matches!(self.work.at, At::Call | At::Calling { .. }) {
             return None;
         }
-        if self.arrived.mail != Relevance::None { Some(Step::TakeIn) } else { self.show(true) }
+        let takes_in = self.arrived.mail != Relevance::None && !self.leaves_mail();
+        if takes_in { Some(Step::TakeIn) } else { self.show(true) }
+    }
+
+    /// Tells whether work that has arrived is left for later: while what it did before is checked, it could change nothing. So it
+    /// knows that its gate is open again before it reads what came of the check. What was there before a shutdown it must read.
+    fn leaves_mail(&self) -> bool {
+        self.directive.checking.is_some() && self.arrived.mail == Relevance::Work && self.shutdown.is_none()
     }
 
     /// Decides whether the model call or the tool call that runs goes on; returns the time until which it does in any case.
@@ -142,6 +153,11 @@ impl State {
     pub(crate) fn hold(&self, now: Duration) -> Result<Option<Duration>, Why> {
         if let Some(end) = &self.end {
             return Err(Why::Ends(end.clone()));
+        }
+        if let (At::Calling { gated: true, is_mind: false, .. }, Some(task)) =
+            (&self.work.at, self.directive.checking)
+        {
+            return Err(Why::Checked(task));
         }
         match (&self.work.at, &self.shutdown) {
             (At::Thinking { .. } | At::Calling { .. } | At::Asking, _) if self.interrupted => {

@@ -35,6 +35,7 @@ fn directive(seq: u64) -> Directive {
         verdict: None,
         permissions: Default::default(),
         settles: 0,
+        checking: None,
     }
 }
 
@@ -261,6 +262,19 @@ fn what_ends_the_turn_or_the_incarnation_gives_every_call_a_result_first() {
 }
 
 #[test]
+fn while_its_work_is_checked_no_other_work_begins() {
+    let mut state = at(At::Idle);
+    state.directive(Directive { checking: Some(3), ..closes(2) }, NOW);
+    state.mail(Relevance::Work, NOW);
+    assert_eq!(state.next(NOW), WAIT);
+    let mut asked = state.clone();
+    asked.directive(Directive { checking: Some(3), gate: Gate::Closed, ..asks(3) }, NOW);
+    assert_eq!(asked.next(NOW), Step::TakeIn, "a shutdown waits for it");
+    state.directive(directive(3), NOW);
+    assert_eq!(state.next(NOW), Step::TakeIn);
+}
+
+#[test]
 fn while_an_answer_is_on_its_way_nothing_else_is_done() {
     let steps = each(|state| state.answering(id("s1"), true, AnsweredBy::Runtime));
     assert!(steps.iter().all(|step| *step == WAIT), "{steps:?}");
@@ -277,7 +291,7 @@ fn a_model_call_is_dropped_for_what_cannot_wait_and_a_tool_call_only_by_the_lead
     let go = Ok(None);
     type Change = fn(&mut State);
     type Held = Result<Option<Duration>, Why>;
-    let rows: [(Change, Held, Held); 7] = [
+    let rows: [(Change, Held, Held); 8] = [
         (|_| {}, go.clone(), go.clone()),
         (|state| state.mail(Relevance::Work, NOW), go.clone(), go.clone()),
         (|state| drop(state.directive(asks(2), NOW)), Ok(Some(NOW + WITHIN)), go.clone()),
@@ -288,6 +302,11 @@ fn a_model_call_is_dropped_for_what_cannot_wait_and_a_tool_call_only_by_the_lead
             go,
         ),
         (State::interrupt, Err(Why::Interrupted), Err(Why::Interrupted)),
+        (
+            |state| drop(state.directive(Directive { checking: Some(3), ..closes(2) }, NOW)),
+            Ok(None),
+            Err(Why::Checked(3)),
+        ),
         (
             |state| state.end(End::Terminated),
             Err(Why::Ends(End::Terminated)),

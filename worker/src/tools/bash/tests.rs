@@ -25,6 +25,7 @@ use teamd_shared::member::{Gate, Sandbox, SandboxMode};
 use teamd_shared::sandbox::Layers;
 
 use crate::args::Confinement;
+use crate::caches::Keeps;
 use crate::tools::toolbox::Running;
 use crate::tools::{Toolbox, ToolboxConfig};
 
@@ -95,6 +96,7 @@ fn toolbox_with(
         agent: None,
         bounds: Default::default(),
         cgroup,
+        keeps: Keeps::Nothing,
     };
     Toolbox::new(config).unwrap()
 }

@@ -36,12 +36,15 @@ struct Item {
 }
 
 /// What stands in the JSON of a task, too, and is not taken over.
-const SET_BY_DAEMON: [&str; 12] = [
+const SET_BY_DAEMON: [&str; 15] = [
     "status",
     "owner",
     "blocks",
     "attempts",
     "reminders",
+    "returns",
+    "idle_releases",
+    "kept",
     "protected",
     "submission",
     "stalled",

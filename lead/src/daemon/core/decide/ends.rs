@@ -121,10 +121,12 @@ impl View<'_> {
             ..MemberRecord::of(MemberEvent::Exited, self.after_exit(member, exit, end, restart))
         };
         let incarnation = Incarnation { name: member.name.clone(), number: record.member.incarnation };
+        let let_lie = record.released.iter().filter(|_| record.member.phase == Phase::Crashed);
+        let told = self.let_lie_too_often(let_lie, ids);
         let decision = Decision::default().record(Record::Member(Box::new(record)));
         match restart {
             true => decision.act(Action::Start(incarnation, None)),
-            false => decision.and(self.offer_later()),
+            false => decision.and(told).and(self.offer_later()),
         }
     }
 

@@ -172,6 +172,7 @@ impl Team {
                 verdict: None,
                 permissions: Default::default(),
                 settles: 0,
+                checking: None,
             },
             state: WorkerState::default(),
         }

@@ -52,6 +52,10 @@ impl View<'_> {
     }
 
     fn may_claim(&self, task: &Task, member: &Member) -> Result<(), Refusal> {
+        if task.waits_for_person() {
+            let why = format!("{} was given back {} times in a row", task.title(), task.idle_releases);
+            return Err(conflict(why, "it waits for a person or the lead; claim another one"));
+        }
         if !task.is_for(member) {
             let whom = task.reserved_for.as_deref().unwrap_or_default();
             return Err(conflict(format!("{} is for {whom}", task.title()), "claim another one"));

@@ -133,6 +133,7 @@ impl View<'_> {
             commit: Some(commit.to_owned()),
             merged: None,
             approved: true,
+            starved: false,
             stage: Stage::Checking,
         });
         let (id, told) = (task.id, vec![task.clone()]);

@@ -8,7 +8,7 @@ use teamd_shared::journal::{Notice, Record, TaskRecord, TeamEvent, TeamRecord};
 use teamd_shared::member::Member;
 use teamd_shared::message::TEAMD;
 use teamd_shared::name::Name;
-use teamd_shared::task::{MAX_REMINDERS, Task, TaskEvent, TaskId, TaskStatus};
+use teamd_shared::task::{MAX_IDLE_RELEASES, MAX_REMINDERS, Task, TaskEvent, TaskId, TaskStatus};
 
 use crate::daemon::core::decide::{Decision, View};
 use crate::daemon::core::event::{Action, Incarnation};
@@ -97,12 +97,29 @@ impl View<'_> {
         Decision::default().record(Record::Team(record))
     }
 
+    /// Tells the lead of the tasks that wait for a person or the lead, when their owner has died that holds them still.
+    pub(in crate::daemon::core::decide) fn let_lie_too_often<'a>(
+        &self,
+        tasks: impl Iterator<Item = &'a TaskId>,
+        ids: &mut dyn Ids,
+    ) -> Decision {
+        let held = tasks
+            .filter_map(|id| self.team.tasks.get(id))
+            .filter(|task| task.status == TaskStatus::InProgress);
+        let lost =
+            held.map(|task| task.clone().let_lie()).filter(|task| task.idle_releases >= MAX_IDLE_RELEASES);
+        lost.fold(Decision::default(), |decision, task| {
+            let text = format!("{} has lost its owner{}", task.title(), waits_for_person(&task));
+            decision.and(self.note(Name::lead(), text, ids))
+        })
+    }
+
     fn takes_work(&self, member: &Member) -> bool {
         standing(self.team, self.live, member) == Standing::Free
     }
 
-    /// Reminds a member that has become idle of the task that it holds; the third time the task is released, and that counts
-    /// as a failed attempt.
+    /// Reminds a member that has become idle of the task that it holds; the third time the task is released. No check has failed by
+    /// that.
     pub(in crate::daemon::core::decide) fn remind(
         &self,
         incarnation: &Incarnation,
@@ -121,10 +138,19 @@ impl View<'_> {
         if reminders <= MAX_REMINDERS {
             return self.system(&Task { reminders, ..task.clone() }, TaskEvent::Reminded, None, ids);
         }
-        let attempts = task.attempts + 1;
-        let event = if attempts < task.max_attempts { TaskEvent::Released } else { TaskEvent::Failed };
-        let text = format!("{} went idle three times without submitting", incarnation.name);
-        self.system(&Task { attempts, reminders: 0, ..task.clone() }, event, Some(text), ids)
-            .act(Action::Offer)
+        let lost = task.clone().let_lie();
+        let mut text = format!("{} went idle three times without submitting", incarnation.name);
+        if lost.idle_releases >= MAX_IDLE_RELEASES {
+            text.push_str(&waits_for_person(&lost));
+        }
+        self.system(&lost, TaskEvent::Released, Some(text), ids).act(Action::Offer)
     }
+}
+
+/// Says behind a text that no teammate is given a task any more by itself.
+fn waits_for_person(task: &Task) -> String {
+    let id = task.id;
+    format!(
+        ". That was the third time in a row: it waits until `teamctl task assign {id} NAME` or `task edit {id}`"
+    )
 }

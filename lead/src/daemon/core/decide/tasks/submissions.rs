@@ -50,9 +50,9 @@ impl View<'_> {
             }
         };
         let (summary, stage) = (summary.trim().to_owned(), Stage::Checking);
-        let (merged, approved) = (None, false);
+        let (merged, approved, starved) = (None, false, false);
         next.submission =
-            Some(Submission { number, by: owner, summary, checks, commit, merged, approved, stage });
+            Some(Submission { number, by: owner, summary, checks, commit, merged, approved, starved, stage });
         let follows = self.next_step(&next, ids);
         let record = self.recorded(TaskEvent::Submitted, (next, by.as_str()), ids);
         Ok(Decision::default().task(record).and(follows))
@@ -129,10 +129,13 @@ impl View<'_> {
         if passed {
             return self.passed(task, result, ids).act(Action::Offer);
         }
+        if ended.starved && !submission.starved {
+            return self.starved(task, ids);
+        }
         let attempts = task.attempts + 1;
         let text = failed_check(task, (check, attempts), ended);
         let event = if attempts < task.max_attempts { TaskEvent::Returned } else { TaskEvent::Failed };
-        let changed = Task { attempts, reminders: 0, result: Some(result), ..task.clone() };
+        let changed = Task { attempts, reminders: 0, stalled: None, result: Some(result), ..task.clone() };
         self.system(&changed, event, Some(text), ids).act(Action::Offer)
     }
 
@@ -150,6 +153,15 @@ impl View<'_> {
         }
         let stalled = Task { stalled: Some(why.to_owned()), ..task.clone() };
         self.system(&stalled, TaskEvent::Stalled, Some(why.to_owned()), ids).and(again)
+    }
+
+    /// Has a check run once more that failed while the kernel killed for memory: that may have been another program's doing.
+    fn starved(&self, task: &Task, ids: &mut dyn Ids) -> Decision {
+        let why = "it failed while the kernel killed a process for memory; it is run once more, and that one counts";
+        let mut stalled = Task { stalled: Some(why.to_owned()), ..task.clone() };
+        stalled.submission.iter_mut().for_each(|submission| submission.starved = true);
+        let told = self.system(&stalled, TaskEvent::Stalled, Some(why.to_owned()), ids);
+        told.act(Action::CheckAgain(task.id))
     }
 
     /// Takes in that a task has passed its check: it is reviewed, if the task or a protected file wants that.

@@ -93,6 +93,8 @@ pub(super) enum Mutant {
     TeammatesChooseTheirChecks,
     /// A check that could not run is run again.
     StalledChecksAreForgotten,
+    /// While work is checked where its author works, the gate of that is closed.
+    ChecksLeaveTheGateOpen,
 }
 
 impl World {
@@ -307,4 +309,5 @@ missed! {
     the_look_at_other_claims_is_missed: ClaimsAreNotLookedAt,
     the_choice_of_checks_by_others_is_missed: TeammatesChooseTheirChecks,
     the_second_run_of_a_check_is_missed: StalledChecksAreForgotten,
+    the_closed_gate_of_a_check_is_missed: ChecksLeaveTheGateOpen,
 }

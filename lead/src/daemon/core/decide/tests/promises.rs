@@ -118,7 +118,7 @@ impl Promises {
         self.requests_changed(line, facts)?;
         self.notices_follow(line)?;
         for (name, state) in &self.fold.members {
-            self.gates.insert((name.clone(), state.seq), state.record.gate);
+            self.gates.insert((name.clone(), state.seq), self.fold.gate(name));
         }
         self.gates_opened(line, &before)?;
         self.pending_requests_are_of_running_members()

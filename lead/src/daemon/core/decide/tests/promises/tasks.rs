@@ -135,10 +135,10 @@ impl Tasks {
             TaskEvent::Failed if before.status == TaskStatus::InReview => {
                 self.attempt_failed(record, &before)
             }
-            TaskEvent::Checked => check(task.attempts == before.attempts, || {
-                format!("a check of task {id} that could not run is an attempt")
+            TaskEvent::Retried => Ok(()),
+            event => check(task.attempts == before.attempts, || {
+                format!("{event:?} of task {id} counts as a failed check")
             }),
-            _ => Ok(()),
         }
     }
 
@@ -165,7 +165,8 @@ impl Tasks {
         let member = fold.members.get(owner).map(|state| &state.record);
         let member = member.ok_or_else(|| format!("{owner} claims task {id}, and is no member"))?;
         let own = record.by == owner.as_str() || (record.by == TEAMD && member.terms.auto);
-        check(own && before.is_for(member), || format!("{owner} may not claim task {id}"))?;
+        let may = own && before.is_for(member) && !before.waits_for_person();
+        check(may, || format!("{owner} may not claim task {id}"))?;
         check(!task.plan || member.gate == Gate::Closed, || {
             format!("{owner} claims task {id}, and its gate stays open")
         })?;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use teamd_shared::control::{Command, TaskOrder, ToWorker};
 use teamd_shared::environment::Environment;
 use teamd_shared::journal::{Line, Team};
-use teamd_shared::member::{Member, MemberStatus};
+use teamd_shared::member::{Gate, Member, MemberStatus};
 use teamd_shared::name::Name;
 use teamd_shared::task::{Task, TaskId};
 
@@ -218,7 +218,13 @@ impl World {
         Event::Started { incarnation, process: Ok(identity(pid)), cgroup: None }
     }
 
-    pub(super) fn say(&mut self, daemon: &Daemon, incarnation: &Incarnation, frame: ToWorker) {
+    pub(super) fn say(&mut self, daemon: &Daemon, incarnation: &Incarnation, mut frame: ToWorker) {
+        if let ToWorker::Directive(directive) = &mut frame
+            && directive.checking.is_some()
+            && self.is(Mutant::ChecksLeaveTheGateOpen)
+        {
+            directive.gate = Gate::Open;
+        }
         let link = daemon.connections.get(incarnation).and_then(|number| self.links.get_mut(number));
         if let Some(link) = link.filter(|link| link.daemon_open && link.worker_open) {
             link.down.push_back(frame);

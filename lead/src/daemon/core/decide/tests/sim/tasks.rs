@@ -114,6 +114,22 @@ impl World {
         if !daemon.checks.contains(&(task.id, number)) {
             daemon.checks.push_back((task.id, number));
         }
+        let checked = check(task.status == TaskStatus::InReview, || {
+            format!("task {} is checked, and is {:?}", task.id, task.status)
+        });
+        self.check(checked);
+        self.looks_at_its_author(task, "begins");
+    }
+
+    /// Looks whether the author of checked work changes something.
+    fn looks_at_its_author(&mut self, task: &Task, when: &str) {
+        let Some(author) = task.checked_in_place() else { return };
+        let changes =
+            self.processes.values().any(|worker| worker.incarnation.name == *author && worker.changes());
+        let checked = check(!changes, || {
+            format!("the check of task {} {when} while {author} changes something", task.id)
+        });
+        self.check(checked);
     }
 
     /// Ends the check of a task. It may have ended by itself just before, which is heard later.
@@ -134,6 +150,9 @@ impl World {
     /// Lets a check end: it passes, fails, or could not be run.
     pub(super) fn a_check_ends(&mut self, daemon: &mut Daemon) -> Option<Event> {
         let (task, number) = Self::overtaken_check(daemon).or_else(|| daemon.checks.pop_front())?;
+        if let Some(task) = daemon.dispatcher.team.tasks.get(&task).cloned() {
+            self.looks_at_its_author(&task, "ends");
+        }
         let outcome = self.rng.below(6);
         if outcome == 0 && !self.calm {
             return Some(Event::Checked { task, number, ended: Err("no room".to_owned()) });
@@ -148,6 +167,7 @@ impl World {
             seconds: 1.0,
             output: String::new(),
             touched_protected: None,
+            starved: !passed && self.rng.one_in(4),
             ..CheckReport::default()
         };
         let present = daemon.dispatcher.team.tasks.get(&task).and_then(|task| task.submission.as_ref());
@@ -178,7 +198,10 @@ impl World {
         for task in self.promises.tasks.all() {
             let review = task.review_id().and_then(|id| fold.requests.get(id));
             let waits = review.is_some_and(|review| review.is_pending());
-            check(task.status != TaskStatus::InReview || waits, || {
+            // It can still write, as far as is known.
+            let author = task.checked_in_place();
+            let hangs = self.processes.values().any(|it| it.hung && author == Some(&it.incarnation.name));
+            check(task.status != TaskStatus::InReview || waits || hangs, || {
                 format!("task {} is never checked, or no review of it is asked for", task.id)
             })?;
             // A daemon that died behind a refusal has told in its log that the file is old.

@@ -110,6 +110,11 @@ impl Worker {
         }
     }
 
+    /// Tells whether something runs that an open gate let through.
+    pub(super) fn changes(&self) -> bool {
+        self.changing
+    }
+
     fn report(&self) -> WorkerState {
         let doing = if self.working && self.plan.is_none() { Doing::Working } else { Doing::Idle };
         let awaits = self.plan.as_ref().map(|plan| plan.request_id.clone());

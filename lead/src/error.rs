@@ -75,6 +75,7 @@ impl CommandError {
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         let hint = hint.into();
         self.hint = Some(match self.hint {
+            Some(question) if question.ends_with('?') => format!("{question} {hint}"),
             Some(first) => format!("{first}; {hint}"),
             None => hint,
         });
@@ -209,7 +210,9 @@ impl From<SettingError> for CommandError {
             true => format!("set {}", error.variable),
             false => format!("set {} to another value, or unset it", error.variable),
         };
-        Self::new(ExitCode::Usage, error.to_string()).hint(hint)
+        let meant = error.meant().map(|word| format!("did you mean {word}?"));
+        let explained = Self::new(ExitCode::Usage, error.to_string());
+        meant.into_iter().fold(explained, Self::hint).hint(hint)
     }
 }
 

@@ -221,6 +221,11 @@ pub fn format_size(bytes: u64) -> String {
     }
 }
 
+/// Counts things in words: `1 line`, `2 lines`.
+pub fn count(number: usize, of: &str) -> String {
+    format!("{number} {of}{}", if number == 1 { "" } else { "s" })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -175,7 +175,8 @@ pub struct MemberRecord {
     /// What the conversation begins with, in the line that begins it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,
-    /// What the plan shall be about, in a line that asks for one.
+    /// What the plan shall be about, in a line that asks for one; the next message of a conversation that goes on, in a line that
+    /// spawns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
     /// The id of the command that led to it, which joins it when it is said again: in a line that spawns, or asks for a plan.

@@ -17,6 +17,7 @@ pub mod control;
 pub mod delivery;
 pub mod environment;
 pub mod fingerprint;
+pub mod free_text;
 pub mod fs;
 #[cfg(test)]
 mod hostile;

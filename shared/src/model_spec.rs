@@ -5,6 +5,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::suggest;
+
 /// Who answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, strum::IntoStaticStr, strum::EnumString)]
 #[strum(serialize_all = "lowercase")]
@@ -87,7 +89,12 @@ impl TryFrom<String> for ModelSpec {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        text.parse().map_err(|error: UnknownModel| format!("{error}: {}", error.hint()))
+        text.parse().map_err(|error: UnknownModel| {
+            let provider = error.0.split(':').next().unwrap_or_default();
+            let near = suggest::nearest(provider, Provider::ALL.into_iter().map(Provider::as_str));
+            let meant = near.filter(|near| *near != provider).map(|near| format!("did you mean {near}? "));
+            format!("{error}: {}{}", meant.unwrap_or_default(), error.hint())
+        })
     }
 }
 

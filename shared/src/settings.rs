@@ -13,6 +13,7 @@ use crate::amount::{amount, parse_count, parse_duration, parse_period, parse_wat
 use crate::cgroup;
 use crate::checkout::CheckoutSettings;
 use crate::inbox::Durability;
+use crate::suggest;
 use crate::terms::{RestartLimit, set};
 use crate::trust::{Effects, outside};
 use crate::work::Work;
@@ -95,6 +96,12 @@ pub struct SettingError {
 }
 
 impl SettingError {
+    /// Returns the expected word that may be meant.
+    pub fn meant(&self) -> Option<&'static str> {
+        let words = self.expected.split(|c: char| !c.is_alphanumeric() && c != '-' && c != '_');
+        suggest::nearest(&self.value, words.filter(|word| word.len() >= SHORTEST))
+    }
+
     fn text(&self) -> String {
         let Self { variable, value, expected } = self;
         match value.is_empty() {
@@ -103,6 +110,9 @@ impl SettingError {
         }
     }
 }
+
+/// The shortest word that a mistyped value is compared with: of shorter ones, most are near.
+const SHORTEST: usize = 4;
 
 /// Reads a variable that is set to something.
 ///

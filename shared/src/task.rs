@@ -135,10 +135,10 @@ impl TaskEvent {
             | (Self::Assigned, Pending | InProgress)
             | (Self::Created | Self::Edited | Self::Stalled, Pending)
             | (Self::Retried, Failed | Cancelled) => Some(Pending),
-            (Self::Cancelled, Pending | InProgress | InReview) => Some(Cancelled),
+            (Self::Cancelled, Pending | InProgress | InReview) | (Self::Edited, Cancelled) => Some(Cancelled),
             (Self::Completed, InReview) => Some(Completed),
             (Self::Returned, InReview) => Some(InProgress),
-            (Self::Failed, InReview | InProgress) => Some(Failed),
+            (Self::Failed, InReview | InProgress) | (Self::Edited, Failed) => Some(Failed),
             _ => None,
         }
     }
@@ -482,7 +482,7 @@ mod tests {
             (E::Released, "- pending pending - - -"),
             (E::Assigned, "pending pending - - - -"),
             (E::Cancelled, "cancelled cancelled cancelled - - -"),
-            (E::Edited, "pending in_progress - - - -"),
+            (E::Edited, "pending in_progress - - failed cancelled"),
             (E::Retried, "- - - - pending pending"),
             (E::Reminded, "- in_progress - - - -"),
             (E::Stalled, "pending - in_review - - -"),

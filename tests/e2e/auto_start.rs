@@ -38,6 +38,24 @@ fn of_two_commands_at_once_one_starts_the_daemon() {
 }
 
 #[test]
+fn a_command_that_fails_leaves_no_daemon_that_it_has_started() {
+    let team = Team::new();
+    let run = team.teamctl(["spawn", "alice", "--model", "script", "--checkout"]).exits(7);
+    assert!(run.stderr.contains("stopped teamd again"), "{run:?}");
+    team.until_no_process_is_left();
+    let run = chat(&team, "").exits(2);
+    assert!(run.stderr.contains("there is no message on stdin"), "{run:?}");
+    team.until_no_process_is_left();
+    assert!(team.teamctl(["down"]).ok().stdout.contains("is not running"));
+    // One that ran before stays.
+    team.teamd(["start"]).ok();
+    chat(&team, "").exits(2);
+    team.teamctl(["spawn", "alice", "--checkout"]).exits(7);
+    team.teamctl(["status"]).ok();
+    assert!(team.teamctl(["down"]).ok().stdout.contains("has stopped"));
+}
+
+#[test]
 fn a_flag_a_variable_and_the_file_switch_it_off() {
     let team = Team::new();
     team.teamctl(["spawn", "alice", "--no-start"]).exits(6);

@@ -267,6 +267,42 @@ fn a_resumed_incarnation_reads_all_that_is_unread() {
 }
 
 #[test]
+fn a_prompt_is_the_next_message_of_a_conversation_that_goes_on() {
+    let team = Team::started();
+    team.spawn("alice", "/bash echo first >> said");
+    team.teamctl(["wait", "alice"]).ok();
+    team.teamctl(["shutdown", "alice"]).ok();
+    team.teamctl(["send", "alice", "/bash echo second >> said", "--queue"]).ok();
+    team.teamctl(["spawn", "alice", "--resume", "--prompt", "/bash echo third >> said"]).ok();
+    team.teamctl(["wait", "alice"]).ok();
+    assert_eq!(team.text("said"), "first\nsecond\nthird\n");
+    team.kill_and_wait_for_restart("alice");
+    team.teamctl(["wait", "alice"]).ok();
+    assert_eq!(team.text("said"), "first\nsecond\nthird\n");
+}
+
+#[test]
+fn a_whole_team_goes_on_where_it_stopped() {
+    let team = Team::started();
+    for name in ["alice", "bob"] {
+        team.spawn(name, &format!("/bash echo {name} >> said"));
+        team.teamctl(["wait", name]).ok();
+    }
+    team.teamctl(["down"]).ok();
+    assert!(team.teamctl(["down"]).ok().stdout.contains("not running"));
+    let run = team.teamctl(["up"]).exits(4);
+    assert!(run.stderr.contains("there is no team.toml"), "{run:?}");
+    team.write("team.toml", "[members.carl]\nprompt = '/bash echo carl >> said'\n");
+    let run = team.teamctl(["up", "--resume"]).ok();
+    for name in ["alice", "bob", "carl"] {
+        assert!(run.stdout.contains(&format!("{name} is ")), "{run:?}");
+        team.teamctl(["wait", name]).ok();
+    }
+    assert_eq!(team.text("said"), "alice\nbob\ncarl\n");
+    assert_eq!(team.member("alice")["incarnation"], 2);
+}
+
+#[test]
 fn a_spawn_with_resume_needs_an_earlier_incarnation() {
     let team = Team::started();
     let said = team.teamctl(["spawn", "alice", "--resume"]).exits(4);

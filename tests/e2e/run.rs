@@ -311,7 +311,7 @@ fn the_lead_agent_makes_the_tasks_of_a_goal() {
     team.write("team.toml", "[members.ana]\nmodel = 'script'\n");
     let args = ["run", "Build it, and check it.", "--report", "report.json", "--max-tokens", "10M"];
     let ended = team.teamctl(args).ok();
-    assert!(team.made("built") && ended.stdout.contains("1 of 1 tasks completed"), "{ended:?}");
+    assert!(team.made("built") && ended.stdout.contains("1 of 1 task completed"), "{ended:?}");
     let report = report(&team);
     assert_eq!(
         (&report["tasks"][0]["verified"], &report["tasks"][0]["owner"]),
@@ -373,7 +373,7 @@ fn what_cannot_begin_is_refused_before_anything_is_started() {
     std::os::unix::fs::symlink("/dev/full", team.root().join("full.json")).unwrap();
     let ended = run(&team, &["--report", "full.json"], "- [ ] x\n").exits(1);
     assert!(
-        ended.stderr.contains("cannot write the report") && ended.stdout.contains("1 of 1 tasks"),
+        ended.stderr.contains("cannot write the report") && ended.stdout.contains("1 of 1 task completed"),
         "{ended:?}"
     );
     let refused = team.teamctl(["run"]).exits(2);

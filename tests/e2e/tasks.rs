@@ -111,7 +111,7 @@ fn each_event_fits_a_status_or_is_a_conflict_that_says_why() {
         ("release", &[], ["-", "pending", "pending", "-", "-", "-"]),
         ("assign", &["zoe"], ["pending", "pending", "-", "-", "-", "-"]),
         ("cancel", &[], ["cancelled", "cancelled", "cancelled", "-", "-", "-"]),
-        ("edit", &["--priority", "-5"], ["pending", "in_progress", "-", "-", "-", "-"]),
+        ("edit", &["--priority", "-5"], ["pending", "in_progress", "-", "-", "cancelled", "failed"]),
         ("retry", &[], ["-", "-", "-", "-", "pending", "pending"]),
         ("log", &[], ["pending", "in_progress", "in_review", "completed", "cancelled", "failed"]),
     ];
@@ -145,9 +145,71 @@ fn each_event_fits_a_status_or_is_a_conflict_that_says_why() {
 }
 
 #[test]
+fn a_failed_task_is_corrected_before_a_teammate_can_take_it_again() {
+    let team = Team::started();
+    auto(&team, "alice");
+    let id = add(&team, &["build it", "--check", "test -e built", "--max-attempts", "1"]);
+    let it = id.to_string();
+    until(&team, id, "failed");
+    let run = team.teamctl(["task", "edit", &it, "--subject", "- build it at last"]).ok();
+    assert_eq!(run.stdout, format!("task {id} (- build it at last) is changed\n"));
+    assert_eq!(task(&team, id)["status"], "failed");
+    // She is idle, and is given it at once: as it is said now.
+    team.teamctl_with(["task", "retry", &it, "--description", "-"], "/bash touch built\n").ok();
+    let done = until(&team, id, "completed");
+    assert_eq!((&done["attempts"], &done["subject"]), (&json!(0), &json!("- build it at last")));
+    let told = team.inbox("alice").into_iter().rfind(|line| line["type"] == "task_assignment").unwrap();
+    assert!(told["content"].as_str().unwrap().ends_with("/bash touch built"), "{told}");
+    team.teamctl(["task", "retry", &it, "--after", &it]).exits(7);
+}
+
+#[test]
+fn a_task_that_no_teammate_can_take_is_refused_or_named() {
+    let team = Team::new();
+    team.write("team.toml", "[members.coder]\ncount = 2\nrole = 'rust'\n");
+    team.teamd(["start"]).ok();
+    team.teamctl(["spawn", "alice"]).ok();
+    let refused = |args: &[&str], code: i32, said: &str| {
+        let run = team.teamctl(["task"].iter().chain(args)).exits(code);
+        assert!(run.stderr.contains(said), "{run:?}");
+    };
+    refused(
+        &["add", "x", "--for", "alcie"],
+        4,
+        "did you mean alice? names and roles are alice, coder-1, coder-2, rust",
+    );
+    refused(&["add", "x", "--for", "lead", "--later"], 2, "the lead agent cannot hold tasks");
+    for check in ["", "  "] {
+        refused(&["add", "x", "--check", check], 2, "the check is empty");
+    }
+    for whom in ["alice", "coder-2", "rust"] {
+        add(&team, &[whom, "--for", whom, "--check", "none"]);
+    }
+    refused(&["edit", "1", "--for", "zoe"], 4, "`--later`");
+    refused(&["edit", "1", "--check", ""], 2, "`none`");
+    refused(&["assign", "1", "alcie"], 4, "did you mean alice?");
+    team.write("list.md", "- [ ] a\n");
+    team.write("list.toml", "[[task]]\nsubject = 'a'\nfor = 'zoe'\n");
+    refused(&["import", "list.toml"], 4, "no teammate is named \"zoe\"");
+    assert_eq!(team.teamctl(["task", "import", "list.toml", "--later"]).ok().stdout, "4\n");
+    let run = team.teamctl(["tasks"]).ok();
+    let why = "no teammate can take task 4: it is reserved for zoe, but no such teammate exists";
+    assert!(run.stderr.contains(why) && run.stderr.contains("`teamctl task edit 4 --for NAME`"), "{run:?}");
+    let run = team.teamctl(["doctor"]);
+    assert!(run.stdout.contains("no teammate can take task 4"), "{run:?}");
+    for id in ["1", "2", "3"] {
+        team.teamctl(["task", "cancel", id]).ok();
+    }
+    add(&team, &["behind it", "--after", "4"]);
+    let run = team.teamctl(["wait", "--tasks"]).exits(7);
+    assert!(run.stderr.contains("task 4 (a) cannot be done: it is reserved for zoe"), "{run:?}");
+}
+
+#[test]
 fn a_teammate_holds_one_task_and_chooses_no_check() {
     let team = Team::started();
-    let (first, second) = (add(&team, &["one", "--check", "false"]), add(&team, &["two", "--for", "zoe"]));
+    let (first, second) =
+        (add(&team, &["one", "--check", "false"]), add(&team, &["two", "--for", "zoe", "--later"]));
     let third = add(&team, &["three", "--after", &first.to_string()]);
     team.spawn("bob", "");
     let lines = [
@@ -218,7 +280,7 @@ fn a_changed_protected_file_is_seen() {
     let listed = team.teamctl(["task", "list", "--all"]).ok().stdout;
     assert!(listed.contains("in place, touched protected"), "{listed}");
     // What was changed before the claim counts, also in a task that the teammate makes by itself.
-    let id = add(&team, &["prepared", "--for", "bob"]);
+    let id = add(&team, &["prepared", "--for", "bob", "--later"]);
     team.spawn(
         "bob",
         "/bash touch tests/y.sh\n/task_create of its own\n/claim_task 3\n/task_update 3 completed",

@@ -27,9 +27,12 @@ fn snapshot_help(program: &str) {
     };
     let overview = page(&["--help"]);
     snapshot(program, &overview);
-    let commands = overview.lines().skip_while(|line| *line != "Commands:").skip(1);
-    let named = commands.take_while(|line| !line.is_empty()).filter(|line| !line.starts_with("   "));
-    let names: Vec<&str> = named.filter_map(|line| line.split_whitespace().next()).collect();
+    let commands = overview.lines().take_while(|line| *line != "Options:");
+    let named = commands.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+    let names = named.filter_map(|line| line.split_whitespace().next());
+    // The first help leaves these out.
+    let more = ["plans", "reviews"].into_iter().filter(|_| program == "teamctl");
+    let names: Vec<&str> = names.chain(more).collect();
     assert!(names.len() > 4, "{overview}");
     for name in names.into_iter().filter(|name| *name != "help") {
         snapshot(&format!("{program}-{name}"), &page(&[name, "--help"]));

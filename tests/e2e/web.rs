@@ -2,12 +2,14 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::process::Command;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use crate::support::browser::{chromium, drive};
+use crate::support::cgroup::note;
 use crate::support::model_server::{Api, ModelServer};
 use crate::support::process::{let_pass, wakes};
 use crate::support::{PATIENCE, Run, Running, Team};
@@ -514,6 +516,19 @@ fn a_browser_shows_hostile_texts_as_texts() {
     assert!(requests.contains("\\u{202e}"), "{requests}");
     let keyless = page.url.split_once('#').unwrap().0;
     document(&team, &browser, keyless, "This page has no key");
+}
+
+#[test]
+fn back_closes_a_text_over_the_page_and_leaves_the_view() {
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/lead/src/ctl/web/page/element.js");
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/page/dialog.mjs");
+    let Ok(run) = Command::new("node").args([script, source]).output() else {
+        return note("skipped: there is no node (apt-get install nodejs)");
+    };
+    let said = String::from_utf8(run.stdout).unwrap();
+    let steps = [("opened twice", 1, 2), ("back", 0, 1), ("closed", 0, 1), ("Escape", 0, 1)];
+    let steps = steps.map(|(step, open, entries)| format!("{step}: {open} open, {entries} in the history\n"));
+    assert_eq!(said, steps.concat(), "{}", String::from_utf8_lossy(&run.stderr));
 }
 
 #[test]

@@ -45,6 +45,13 @@ for (const colorScheme of ['light', 'dark']) {
       await page.waitForSelector('dialog[open] pre:not(:empty)');
       await examine(`${view}-text`);
       await page.keyboard.press('Escape');
+      await page.waitForFunction(() => !document.querySelector('dialog'));
+      await page.locator(OPENS[view]).last().click();
+      await page.waitForSelector('dialog[open]');
+      await page.goBack();
+      await page.waitForFunction(() => !document.querySelector('dialog'));
+      const shown = await page.evaluate(() => location.hash);
+      if (shown !== `#/${view}`) throw new Error(`Back leads from a text over ${view} to ${shown}`);
     }
     await context.close();
   }

@@ -3,6 +3,7 @@
 //! Names, times and ids are checked here: a wrong one is exit code 2 before anything happens.
 
 mod acting;
+mod groups;
 mod looking;
 mod tasks;
 mod value;
@@ -19,7 +20,7 @@ pub(crate) use looking::{
     Column, Completions, Diagram, DiagramFormat, Doctor, Events, Inbox, Lint, LintAs, Logs, Range, Requests,
     Schema, StatusArgs, TranscriptArgs, Web,
 };
-pub(crate) use tasks::{Branch, Diff, Run, TaskCommand, TaskList, Tasks};
+pub(crate) use tasks::{Branch, Diff, Run, TaskCommand, TaskEdit, TaskList, Tasks};
 pub(crate) use value::Mailbox;
 
 /// The heading of the options that every command takes.
@@ -44,9 +45,11 @@ pub(crate) struct Global {
 /// team directory.
 #[derive(Debug, Parser)]
 #[command(name = "teamctl", version, subcommand_required = true, arg_required_else_help = true)]
+#[command(help_template = groups::template())]
 #[command(after_help = "First steps:\n  teamd start\n  teamctl spawn alice --prompt '/bash cargo test'\n  \
     teamctl inbox\n  teamctl shutdown alice\n\nExit codes:\n  0 done                1 failed       2 usage\n  \
-    3 rejected            4 not found    5 timed out\n  6 daemon not running  7 conflict     130 interrupted")]
+    3 rejected            4 not found    5 timed out\n  6 daemon not running  7 conflict     130 interrupted\n\n\
+    Requests that wait for you: teamctl plans, teamctl reviews\nManual pages: man teamctl, man teamctl-spawn …")]
 pub(crate) struct Cli {
     /// The options of every command.
     #[command(flatten)]
@@ -122,9 +125,11 @@ pub(crate) enum Command {
     Stats,
     /// List requests and their states
     Requests(Requests),
-    /// List the plans that are waiting for approval
+    /// List the plans that are waiting for approval (of `requests`)
+    #[command(hide = true)]
     Plans(Requests),
-    /// List the submitted work that is waiting for review
+    /// List the submitted work that is waiting for review (of `requests`)
+    #[command(hide = true)]
     Reviews(Requests),
     /// Approve a plan, so that its author may make changes, or submitted work
     Approve(Approve),
@@ -263,7 +268,7 @@ mod tests {
             "teamctl spawn a --max-time soon",
             "teamctl shutdown",
             "teamctl send ../x hi",
-            "teamctl wait a",
+            "teamctl wait",
             "teamctl wait a --for gone",
             "teamctl log all",
             "teamctl completions tcsh",

@@ -7,10 +7,11 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 use teamd_shared::team_dir::{DirError, TeamDir};
 
+use super::commands::down;
 use super::context::{Context, block_on};
-use super::escape;
+use super::{escape, roster};
 use crate::client::{Client, is_locked};
-use crate::error::CommandError;
+use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
 use crate::programs;
 use crate::registered;
@@ -45,6 +46,23 @@ pub(super) fn ensure_daemon(
     refuse_home(&context.path)?;
     check(dir.as_ref())?;
     start(context)
+}
+
+/// Stops a daemon again that a command has started, if the command failed and has left nothing for it to do.
+pub(super) fn undo(context: &Context, started: bool, result: CommandResult) -> CommandResult {
+    // What is only no longer waited for goes on.
+    let has_failed = result
+        .as_ref()
+        .is_err_and(|error| !matches!(error.code(), ExitCode::TimedOut | ExitCode::Interrupted));
+    if started
+        && has_failed
+        && let Ok(dir) = context.dir()
+        && roster::load(&dir).is_ok_and(|roster| roster.members.iter().all(|member| member.status.is_ended()))
+        && block_on(down::request_stop(&dir, false, &[])).is_ok()
+    {
+        context.out.aside("stopped teamd again: it has nothing to do");
+    }
+    result
 }
 
 /// Refuses the home directory and the root: a team there could write all that is the user's, and a person who is there by

@@ -17,6 +17,7 @@ use teamd_shared::trust::Widening;
 use super::args::Global;
 use super::escape;
 use super::output::Output;
+use super::render::count;
 use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
 use crate::registered;
@@ -171,12 +172,16 @@ impl Context {
     /// Says what of `team.toml` does not count, for a command that goes on without.
     pub(crate) fn warn_of_team_file(&self) {
         let Err(error) = self.trusted_file() else { return };
-        let keys: Vec<_> = error.choices().iter().map(|key| escape::line(key)).collect();
-        let why = escape::line(error.message());
-        match keys.is_empty() {
-            true => self.out.note(format_args!("the settings of team.toml do not count: {why}")),
-            false => self.out.note(format_args!("{why}: these keys do not count: {}", keys.join(", "))),
+        let keys = error.choices().len();
+        if keys > 0 {
+            // In one line: it stands before each command until the person has decided.
+            let keys = count(keys, "key");
+            return self
+                .out
+                .note(format_args!("team.toml is not trusted: {keys} without effect; see `teamd trust`"));
         }
+        let why = escape::line(error.message());
+        self.out.note(format_args!("the settings of team.toml do not count: {why}"));
         error.next_step().into_iter().for_each(|hint| self.out.hint(hint));
     }
 }
@@ -264,6 +269,7 @@ fn usage(error: &clap::Error) -> ExitCode {
 
 /// Turns what clap says into an error as all others are: what is wrong, then what to do.
 pub(crate) fn explain(error: &clap::Error) -> CommandError {
+    let meant = value_meant(error);
     let rendered = error.render().to_string();
     let message = rendered.strip_prefix("error: ").unwrap_or(&rendered);
     let message = message.split("\n\n").next().unwrap_or_default().trim_end();
@@ -282,6 +288,7 @@ pub(crate) fn explain(error: &clap::Error) -> CommandError {
         _ => true,
     };
     let error = CommandError::new(ExitCode::Usage, message);
+    let error = meant.into_iter().fold(error, CommandError::hint);
     if let Some(command) = verb {
         return error.hint(command).hint("`--help` shows the commands");
     }
@@ -291,6 +298,16 @@ pub(crate) fn explain(error: &clap::Error) -> CommandError {
     let error = tips.filter(fits).fold(error, CommandError::hint);
     let error = usage.into_iter().fold(error, |error, usage| error.hint(format!("usage: {usage}")));
     error.hint("`--help` tells more")
+}
+
+/// Says which value may be meant where one of a list was expected.
+fn value_meant(error: &clap::Error) -> Option<String> {
+    let Some(ContextValue::String(wrong)) = error.get(ContextKind::InvalidValue) else { return None };
+    let Some(ContextValue::Strings(known)) = error.get(ContextKind::ValidValue) else { return None };
+    // Of words as short as that, most are near.
+    let wrong = Some(wrong).filter(|wrong| wrong.len() > 3)?;
+    let near = suggest::nearest(wrong, known.iter().map(String::as_str))?;
+    Some(format!("did you mean {near}?"))
 }
 
 /// Returns what is meant by a command that other programs have. (Those that mean the same as one of ours are its aliases.)
@@ -335,6 +352,15 @@ pub(crate) mod tests {
         assert_eq!(message, "unexpected argument '--quue' found");
         let similar = "a similar argument exists: '--queue'; usage: teamctl send --queue <NAME> <TEXT>; `--help` tells more";
         assert_eq!(hint, similar);
+        for (line, meant) in [
+            ("teamctl spawn a --sandbox raed-only", "did you mean read-only? "),
+            ("teamctl spawn a --approve-by laed", "did you mean lead? "),
+            ("teamctl wait a --for idel", "did you mean idle? "),
+            ("teamctl task add x --review pearson", "did you mean person? "),
+        ] {
+            assert!(explained(line).1.starts_with(meant), "{line}: {}", explained(line).1);
+        }
+        assert!(explained("teamctl spawn a --model scirpt").0.contains("did you mean script?"));
         let (message, _) = explained("teamctl spawn Alice");
         assert!(message.contains("\"Alice\" is not a name: 1 to 32 of a-z"), "{message}");
         let (_, hint) = explained("teamctl spwan alice");

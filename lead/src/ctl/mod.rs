@@ -74,7 +74,7 @@ fn perform(command: Command, context: &Context) -> CommandResult {
     match command {
         Command::Spawn(args) => commands::spawn::run(context, *args),
         Command::Up(args) => commands::up::run(context, &args),
-        Command::Down(args) => commands::down::run(context, &args),
+        Command::Down(args) => commands::down::run_or_is_down(context, &args),
         Command::Shutdown(args) => commands::shutdown::run(context, args),
         Command::Status(args) => commands::status::run(context, &args),
         Command::Top => top::run(context),

@@ -32,6 +32,9 @@ const DONE_ALL_THE_SAME: &str = "what was asked for is done: before you repeat i
 /// By how many columns the rest of a line is indented that is longer than the terminal is wide.
 const HANGING: usize = 4;
 
+/// Stands for a blank at which no line may end. It is in no text of people.
+const HELD: &str = "\u{f8ff}";
+
 /// The style of "error:".
 const ERROR: Style = AnsiColor::Red.on_default().bold();
 /// The style of "hint:" and "note:".
@@ -209,6 +212,14 @@ impl Output {
         }
     }
 
+    /// As [`Output::aside`]; on a terminal, lines that are too long go on indented.
+    pub(crate) fn aside_wrapped(&self, text: &str) {
+        let columns = columns_of(io::stderr()).filter(|_| self.has_terminal);
+        self.aside(
+            columns.map_or_else(|| text.to_owned(), |columns| wrap(text, columns)).trim_end_matches('\n'),
+        );
+    }
+
     /// Shows a person at the terminal what is waited for, on a line that goes away with whatever is printed next.
     pub(crate) fn passing(&self, text: &str) {
         if self.json || !self.has_terminal || *self.passing.borrow() == text {
@@ -295,19 +306,34 @@ pub(crate) fn wrap(text: &str, columns: usize) -> String {
             return line + "\n";
         }
         let indent = " ".repeat(line.len() - line.trim_start_matches(' ').len() + HANGING);
-        let options = textwrap::Options::new(columns.max(2 * HANGING)).subsequent_indent(&indent);
-        textwrap::fill(&line, options) + "\n"
+        let options = at_blanks(columns.max(2 * HANGING)).subsequent_indent(&indent);
+        textwrap::fill(&hold(&line), options).replace(HELD, " ") + "\n"
     };
     text.lines().map(wrap).collect()
 }
 
-/// Folds lines that are too long at their blanks alone: what is to be typed stays whole.
+/// Folds lines that are too long at their blanks alone, and none of those of a command in backquotes: what is to be typed stays
+/// whole.
 fn fold(text: &str, columns: usize) -> String {
-    let options = textwrap::Options::new(columns)
+    textwrap::fill(&hold(text), at_blanks(columns).break_words(false)).replace(HELD, " ")
+}
+
+/// Holds together what stands between backquotes.
+fn hold(text: &str) -> String {
+    let parts: Vec<&str> = text.split('`').collect();
+    // Behind the last one, if it is alone, stands ordinary text.
+    let is_quoted = |at: usize| at % 2 == 1 && at + 1 < parts.len();
+    let held = parts.iter().enumerate();
+    let held =
+        held.map(|(at, part)| if is_quoted(at) { part.replace(' ', HELD) } else { (*part).to_owned() });
+    held.collect::<Vec<_>>().join("`")
+}
+
+/// Wraps at blanks alone: a path with a hyphen stays whole.
+fn at_blanks<'a>(columns: usize) -> textwrap::Options<'a> {
+    textwrap::Options::new(columns)
         .word_separator(textwrap::WordSeparator::AsciiSpace)
         .word_splitter(textwrap::WordSplitter::NoHyphenation)
-        .break_words(false);
-    textwrap::fill(text, options)
 }
 
 /// Puts a text into a style. Where colours are not wanted, the stream takes them out again.
@@ -315,7 +341,8 @@ pub(crate) fn paint(style: Style, text: impl Display) -> String {
     format!("{style}{text}{style:#}")
 }
 
-fn terminal_width() -> Option<usize> {
+/// Returns the columns of the terminal that shows the result; none if none does.
+pub(crate) fn terminal_width() -> Option<usize> {
     columns_of(io::stdout())
         .or_else(|| std::env::var("COLUMNS").ok()?.parse().ok())
         .filter(|&columns| columns > 0)
@@ -378,6 +405,16 @@ pub(crate) mod tests {
         assert!(!shown.contains('\t'), "{shown}");
         let records = shown.lines().filter(|line| !line.starts_with("    ")).count();
         assert_eq!(records, 2, "{shown}");
+    }
+
+    #[test]
+    fn neither_a_command_in_backquotes_nor_a_path_is_broken() {
+        let hint = "hint: look at it with `teamctl task show 3 --json`, or not; ``, `a";
+        assert_eq!(fold(hint, 30), "hint: look at it with\n`teamctl task show 3 --json`,\nor not; ``, `a");
+        assert_eq!(wrap("look at `teamctl task show 3`", 26), "look at\n    `teamctl task show 3`\n");
+        assert_eq!(wrap("one ` alone folds as ever", 16), "one ` alone\n    folds as\n    ever\n");
+        let path = "  workspace   /home/user/a-long-name/of-a-project\n";
+        assert_eq!(wrap(path, 45), "  workspace\n      /home/user/a-long-name/of-a-project\n");
     }
 
     #[test]

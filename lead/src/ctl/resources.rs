@@ -5,7 +5,7 @@ use std::fs;
 use std::time::Duration;
 
 use serde::Serialize;
-use teamd_shared::amount::{format_duration, format_size};
+use teamd_shared::amount::{count, format_duration, format_size};
 use teamd_shared::config::{Roster, RosterMember};
 use teamd_shared::process::{boot_id, ticks};
 
@@ -71,7 +71,8 @@ impl Resources {
         let cpu = format_duration(Duration::try_from_secs_f64(self.cpu_seconds).unwrap_or_default());
         let processes =
             if self.processes == 1 { "1 process" } else { &format!("{} processes", self.processes) };
-        let files = self.open_files.map(|files| format!(", {files} open files")).unwrap_or_default();
+        let files =
+            self.open_files.map(|files| format!(", {}", count(files, "open file"))).unwrap_or_default();
         format!("{memory}, {cpu} of CPU time, {processes}{files} (from /proc)")
     }
 }

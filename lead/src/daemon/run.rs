@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
+use teamd_shared::amount::count;
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use teamd_shared::clock;
@@ -225,7 +226,7 @@ fn take_over(daemon: &mut EventLoop, before: Option<&Roster>, work: Work) -> Res
     refuse_if_over(daemon)?;
     daemon.write_roster();
     let pending = daemon.dispatcher.team.requests.values().filter(|request| request.is_pending()).count();
-    tracing::info!("{adopted} workers adopted, {pending} requests pending");
+    tracing::info!("{} adopted, {} pending", count(adopted, "worker"), count(pending, "request"));
     Ok(())
 }
 

@@ -212,8 +212,8 @@ pub enum TaskOrder {
     Cancel(TaskId),
     /// Change what is said of it.
     Edit(TaskId, Box<TaskFields>),
-    /// Try it once more, after it has failed or was cancelled.
-    Retry(TaskId),
+    /// Try it once more, after it has failed or was cancelled, with what is said of it now.
+    Retry(TaskId, Box<TaskFields>),
 }
 
 /// What was done.

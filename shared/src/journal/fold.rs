@@ -283,8 +283,12 @@ impl Team {
             self.pending_derived.retain(|(_, it)| *it != PendingDerived::Expired(request.request_id.clone()));
             return;
         }
+        let why = match request.kind {
+            Kind::Shutdown => "its author shuts down",
+            Kind::PlanApproval | Kind::Review | Kind::Permission => "another request took its place",
+        };
         for id in &record.expired {
-            self.expire(line, id, "another request took its place, or its author leaves");
+            self.expire(line, id, why);
         }
         if let Some(member) = member_of(&mut self.members, &request) {
             member.seq = line.seq;

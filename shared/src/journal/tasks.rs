@@ -138,6 +138,61 @@ impl Team {
         self.tasks.values().filter(may).min_by_key(|task| (Reverse(task.priority), task.id))
     }
 
+    /// Returns the teammates that may claim a task, those that have ended among them.
+    pub fn able<'a>(&'a self, task: &'a Task) -> impl Iterator<Item = &'a Member> {
+        let members = self.members.values().map(|state| &state.record);
+        members.filter(|member| member.name != Name::lead() && task.is_for(member))
+    }
+
+    /// Says why no teammate can take a pending task, as the team is; none if one can.
+    pub fn no_taker(&self, task: &Task) -> Option<String> {
+        if task.status != TaskStatus::Pending {
+            return None;
+        }
+        let mut able = self.able(task).peekable();
+        let Some(first) = able.peek() else {
+            return Some(match &task.reserved_for {
+                Some(whom) => format!("it is reserved for {whom}, but no such teammate exists"),
+                None => "there is no teammate".to_owned(),
+            });
+        };
+        let name = first.name.clone();
+        let count = self.able(task).count();
+        let all_ended = able.all(|member| member.phase.is_ended());
+        let why = if count == 1 {
+            format!("{name} has ended")
+        } else {
+            "every teammate that may take it has ended".to_owned()
+        };
+        all_ended.then_some(why)
+    }
+
+    /// Returns the pending tasks that will not be done as things stand, each with the reason. While a lead agent runs, it can still
+    /// start a teammate.
+    pub fn stuck(&self) -> BTreeMap<TaskId, String> {
+        let lead = self.members.get(&Name::lead());
+        let is_led = lead.is_some_and(|lead| !lead.record.phase.is_ended());
+        let mut stuck = BTreeMap::new();
+        for task in self.tasks.values().filter(|task| task.status == TaskStatus::Pending) {
+            let ended = |(_, status): &(TaskId, TaskStatus)| status.is_finished();
+            let blocked = self.blockers(task).into_iter().find(ended);
+            let blocked = blocked.map(|(id, status)| format!("it is blocked by {id} ({})", status.as_str()));
+            let why = blocked.or_else(|| self.no_taker(task).filter(|_| !is_led));
+            stuck.extend(why.map(|why| (task.id, why)));
+        }
+        let mut open: Vec<TaskId> = stuck.keys().copied().collect();
+        while let Some(id) = open.pop() {
+            for later in self.tasks.get(&id).into_iter().flat_map(|task| &task.blocks) {
+                let waits = self.tasks.get(later).is_some_and(|task| task.status == TaskStatus::Pending);
+                if waits && !stuck.contains_key(later) {
+                    stuck.insert(*later, format!("it is blocked by {id}"));
+                    open.push(*later);
+                }
+            }
+        }
+        stuck
+    }
+
     /// Returns the tasks along which a task would wait for itself, if it waited for these: `3, 5, 3`.
     pub fn cycle(&self, id: TaskId, blocked_by: &BTreeSet<TaskId>) -> Option<Vec<TaskId>> {
         let waits_for = |at: TaskId| match at == id {

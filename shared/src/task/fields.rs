@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 
+use crate::free_text::FreeText;
 use crate::member::ApproveBy;
 
 use super::{Check, MAX_ATTEMPTS, Task, TaskId, TaskStatus};
@@ -15,7 +16,11 @@ const MAX_SUBJECT: usize = 200;
 /// The longest description and the longest check, in bytes: a task stands in one message.
 const MAX_TEXT: usize = 200_000;
 
-/// What is said of a task. What is not said stays as it is, or as by default; an empty text takes something away.
+/// Stands for no check of its own, and for no review.
+const NONE: &str = "none";
+
+/// What is said of a task. What is not said stays as it is, or as by default; an empty text takes something away, but for a check:
+/// that is `none`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, Args)]
 #[serde(default)]
 pub struct TaskFields {
@@ -23,7 +28,7 @@ pub struct TaskFields {
     #[arg(skip)]
     pub subject: Option<String>,
     /// Full description, or - to read it from stdin
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true, value_parser = FreeText)]
     pub description: Option<String>,
     /// Tasks that must be completed first (comma-separated)
     #[arg(long = "after", value_name = "ID", value_delimiter = ',')]
@@ -35,7 +40,7 @@ pub struct TaskFields {
     /// Priority; higher comes first
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub priority: Option<i32>,
-    /// Command that must exit with 0, run after `[work] check`
+    /// Command that must exit with 0, run after `[work] check`; none takes it away
     #[arg(long, value_name = "COMMAND", conflicts_with = "no_check")]
     pub check: Option<String>,
     /// Run no check, not even `[work] check`: the result is not verified
@@ -124,12 +129,14 @@ impl TaskFields {
             next.reserved_for = some(who);
         }
         if let Some(command) = &self.check {
-            next.check = some(command).map(|command| Check { command, set_by: by.to_owned() });
+            // An empty one is a variable that is not set, more often than not.
+            let command = some(command).ok_or("the check is empty: write a command, or `none`")?;
+            next.check = (command != NONE).then(|| Check { command, set_by: by.to_owned() });
             next.no_check = false;
         }
         if let Some(who) = &self.review {
             next.review = match who.as_str() {
-                "" | "none" => None,
+                "" | NONE => None,
                 who => Some(
                     ApproveBy::from_str(who, false)
                         .map_err(|_| format!("`review` is \"person\", \"lead\" or \"none\", not {who:?}"))?,

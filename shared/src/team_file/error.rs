@@ -90,7 +90,14 @@ impl TeamFileError {
                 let hint = advise(key, names.chain(Settings::KEYS.split(' ')).chain(TABLES));
                 Self { hint, ..Self::wrong(place, format!("unknown key `{key}`")) }
             }
-            None => Self::wrong(place, &*message),
+            None => {
+                let wrong = Self::wrong(place, &*message);
+                let mut words = message.split('`').skip(1).step_by(2);
+                let unknown = words.next().filter(|_| message.starts_with("unknown variant"));
+                let meant = unknown.and_then(|unknown| suggest::nearest(unknown, words));
+                let hint = meant.map(|word| format!("did you mean `{word}`?"));
+                Self { hint: hint.unwrap_or(wrong.hint), ..wrong }
+            }
         }
     }
 

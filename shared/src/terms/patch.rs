@@ -10,10 +10,16 @@ use super::network::ports;
 use super::{AgentProgram, ApproveBy, Network, Permissions, Restart, SandboxMode, add};
 use crate::amount::{parse_count, parse_memory, parse_seconds, parse_tokens, written};
 use crate::environment::is_model_key;
+use crate::free_text::FreeText;
 use crate::model_spec::ModelSpec;
 use crate::price::{Dollars, parse_dollars};
 use crate::settings::{DEFAULT_TURNS, Lookup, SettingError, variable};
 use crate::trust::{Effects, outside};
+
+/// The headings of the help of `teamctl spawn`.
+const WORK: &str = "How it works";
+const LIMITS: &str = "Limits";
+const SANDBOX: &str = "Sandbox";
 
 // What is said of the terms; what is not said is none. It stands in control frames, too: no field may be left out when it is
 // written. The help of `teamctl spawn` shows the documentation of the fields.
@@ -26,7 +32,7 @@ pub struct TermsPatch {
     pub role: Option<String>,
     /// Initial task
     // Of a role and of the lead: what is added to its system prompt.
-    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true, value_parser = FreeText)]
     pub prompt: Option<String>,
     /// Model: script, anthropic:MODEL, openai:MODEL, or only the provider [default: by the API key that is set, else script]
     #[arg(long, value_name = "MODEL", value_parser = |text: &str| ModelSpec::try_from(text.to_owned()))]
@@ -44,46 +50,46 @@ pub struct TermsPatch {
     #[arg(skip)]
     pub plan: Option<bool>,
     /// Who answers its plans: person or lead [default: person]
-    #[arg(long, value_name = "WHO", hide_possible_values = true)]
+    #[arg(long, value_name = "WHO", hide_possible_values = true, help_heading = WORK)]
     pub approve_by: Option<ApproveBy>,
     /// Who answers permission questions of its agent: allow (the sandbox decides) or ask [default: allow]
-    #[arg(long, value_name = "HOW", hide_possible_values = true)]
+    #[arg(long, value_name = "HOW", hide_possible_values = true, help_heading = WORK)]
     pub permissions: Option<Permissions>,
     /// When to restart it after its worker has ended [default: on-failure]
-    #[arg(long, value_name = "POLICY")]
+    #[arg(long, value_name = "POLICY", help_heading = LIMITS)]
     pub restart: Option<Restart>,
     /// Give it the next task whenever it is idle
-    #[arg(long, num_args = 0, default_missing_value = "true")]
+    #[arg(long, num_args = 0, default_missing_value = "true", help_heading = WORK)]
     pub auto: Option<bool>,
     /// Give it its own clone of the repository to work in
-    #[arg(long, num_args = 0, default_missing_value = "true", alias = "worktree")]
+    #[arg(long, num_args = 0, default_missing_value = "true", alias = "worktree", help_heading = WORK)]
     pub checkout: Option<bool>,
     /// Maximum model calls per piece of work [default: 50]
-    #[arg(long, value_name = "N", value_parser = parse_count)]
+    #[arg(long, value_name = "N", value_parser = parse_count, help_heading = LIMITS)]
     #[serde(deserialize_with = "count")]
     pub max_turns: Option<u32>,
     /// Maximum tokens per piece of work, such as 200k or 2M [default: no limit]
-    #[arg(long, value_name = "N", value_parser = parse_tokens)]
+    #[arg(long, value_name = "N", value_parser = parse_tokens, help_heading = LIMITS)]
     #[serde(deserialize_with = "tokens")]
     pub max_tokens: Option<u64>,
     /// Maximum cost per piece of work in dollars, such as 2.50 [default: no limit]
-    #[arg(long, value_name = "DOLLARS", value_parser = parse_dollars)]
+    #[arg(long, value_name = "DOLLARS", value_parser = parse_dollars, help_heading = LIMITS)]
     #[serde(deserialize_with = "dollars")]
     pub max_cost: Option<Dollars>,
     /// Maximum memory, such as 2G [default: no limit]
-    #[arg(long, value_name = "SIZE", value_parser = parse_memory)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_memory, help_heading = LIMITS)]
     #[serde(deserialize_with = "memory")]
     pub memory: Option<u64>,
     /// Maximum CPU time, such as 1h [default: no limit]
-    #[arg(long, value_name = "TIME", value_parser = parse_seconds)]
+    #[arg(long, value_name = "TIME", value_parser = parse_seconds, help_heading = LIMITS)]
     #[serde(deserialize_with = "seconds")]
     pub cpu_time: Option<u64>,
     /// Maximum number of processes of its commands [default: no limit]
-    #[arg(long, value_name = "N", value_parser = parse_count)]
+    #[arg(long, value_name = "N", value_parser = parse_count, help_heading = LIMITS)]
     #[serde(deserialize_with = "count")]
     pub max_procs: Option<u32>,
     /// Maximum lifetime of an incarnation, such as 8h; after that it is terminated [default: no limit]
-    #[arg(long, value_name = "TIME", value_parser = parse_seconds)]
+    #[arg(long, value_name = "TIME", value_parser = parse_seconds, help_heading = LIMITS)]
     #[serde(deserialize_with = "seconds")]
     pub max_time: Option<u64>,
     /// How its commands are confined.
@@ -100,7 +106,7 @@ pub struct TermsPatch {
 #[serde(deny_unknown_fields, default)]
 pub struct SandboxPatch {
     /// What its commands may write [default: workspace-write]
-    #[arg(long = "sandbox", value_name = "MODE")]
+    #[arg(long = "sandbox", value_name = "MODE", help_heading = SANDBOX)]
     pub mode: Option<SandboxMode>,
     /// What its commands reach.
     #[arg(skip)]
@@ -110,13 +116,13 @@ pub struct SandboxPatch {
     #[serde(deserialize_with = "ports")]
     pub ports: Option<Vec<u16>>,
     /// Directory or file outside the workspace that its commands may write (repeatable)
-    #[arg(long, value_name = "PATH", value_hint = ValueHint::AnyPath)]
+    #[arg(long, value_name = "PATH", value_hint = ValueHint::AnyPath, help_heading = SANDBOX)]
     pub writable: Vec<String>,
     /// Let its commands write the caches of cargo, npm, pip, go and other tools, but not their programs
-    #[arg(long, num_args = 0, default_missing_value = "true")]
+    #[arg(long, num_args = 0, default_missing_value = "true", help_heading = SANDBOX)]
     pub caches: Option<bool>,
     /// Directory or file that its tools may not read (repeatable)
-    #[arg(long, value_name = "PATH", value_hint = ValueHint::AnyPath)]
+    #[arg(long, value_name = "PATH", value_hint = ValueHint::AnyPath, help_heading = SANDBOX)]
     pub hidden: Vec<String>,
     /// Variables that its commands are given although their names say that they hold a key.
     #[arg(skip)]

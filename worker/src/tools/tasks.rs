@@ -91,8 +91,9 @@ impl TaskCreate {
                 subject: Some(subject),
                 description: Some(description),
                 blocked_by: Some(ids),
-                reserved_for,
-                check,
+                // A model writes an empty text for what it does not say.
+                reserved_for: reserved_for.filter(|whom| !whom.trim().is_empty()),
+                check: check.filter(|command| !command.trim().is_empty()),
                 ..TaskFields::default()
             })),
             Err(_) => TaskAction::Refuse(

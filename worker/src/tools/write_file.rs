@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::Deserialize;
+use teamd_shared::amount::count;
 
 use super::input;
 use super::workspace::{Purpose, Workspace};
@@ -23,6 +24,6 @@ impl Workspace {
     pub(super) fn write(&self, WriteFile { path, content }: &WriteFile) -> Result<String, String> {
         let place = self.find(path, Purpose::Make)?;
         self.replace(path, &place, content.as_bytes())?;
-        Ok(format!("wrote {} bytes to {path}", content.len()))
+        Ok(format!("wrote {} to {path}", count(content.len(), "byte")))
     }
 }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueHint};
+use teamd_shared::free_text::FreeText;
 use teamd_shared::member::{MemberStatus, Permissions, TermsPatch};
 use teamd_shared::name::Name;
 use teamd_shared::task::TaskId;
@@ -22,15 +23,15 @@ pub(crate) struct Spawn {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "prompt")]
     pub(crate) prompt_file: Option<PathBuf>,
     /// Allow no changes before a plan is approved
-    #[arg(long)]
+    #[arg(long, help_heading = "How it works")]
     pub(crate) plan: bool,
     /// Deny its commands the network
-    #[arg(long)]
+    #[arg(long, help_heading = "Sandbox")]
     pub(crate) no_network: bool,
     /// Which certificate authorities to trust for the model's service: platform, embedded or a PEM file
     #[arg(long, value_name = "CA", value_hint = ValueHint::FilePath)]
     pub(crate) ca: Option<String>,
-    /// Continue the conversation of its last incarnation, beginning with its unread messages
+    /// Continue the conversation of its last incarnation, beginning with its unread messages; --prompt is the next one
     #[arg(long)]
     pub(crate) resume: bool,
     /// How long to wait until it is ready
@@ -46,6 +47,9 @@ pub(crate) struct Up {
     /// Members of team.toml; one with `count` means all of its teammates [default: all]
     #[arg(value_name = "NAME", value_parser = teammate, add = names())]
     pub(crate) names: Vec<Name>,
+    /// Continue the conversations of teammates that have ended, those that team.toml does not define among them
+    #[arg(long)]
+    pub(crate) resume: bool,
     /// How long to wait until each is ready
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
     pub(crate) timeout: Duration,
@@ -75,6 +79,7 @@ pub(crate) struct Shutdown {
     pub(crate) all: bool,
     /// Reason, which the teammate's model is told
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    #[arg(allow_hyphen_values = true, value_parser = FreeText)]
     pub(crate) reason: String,
     /// How long to wait; with --force, when to send signals (0s: at once) [default: 120s, with --force 10s]
     #[arg(long, value_name = "TIME", value_parser = duration)]
@@ -102,13 +107,12 @@ pub(crate) struct Wait {
     /// Wait until no task is left to do
     #[arg(long, conflicts_with_all = ["all", "status"])]
     pub(crate) tasks: bool,
-    /// Wait for every running teammate except the lead agent; without --for, it stops waiting for a teammate whose plan needs
-    /// an answer, and exits with 7
+    /// Wait for every running teammate except the lead agent
     #[arg(long)]
     pub(crate) all: bool,
-    /// Status to wait for (comma-separated) [default with --all: idle or ended]
-    #[arg(long = "for", value_name = "STATUS", required_unless_present_any = ["all", "task", "tasks"])]
-    #[arg(value_delimiter = ',')]
+    /// Status to wait for (comma-separated) [default: idle, with --all also ended; where a plan needs an answer first, it exits
+    /// with 7]
+    #[arg(long = "for", value_name = "STATUS", value_delimiter = ',')]
     pub(crate) status: Vec<MemberStatus>,
     /// How long to wait [default: no limit]
     #[arg(long, value_name = "TIME", value_parser = duration)]
@@ -143,7 +147,7 @@ pub(crate) struct Send {
     #[arg(value_parser = mailbox, add = names())]
     pub(crate) name: Mailbox,
     /// Message, or - to read it from stdin
-    #[arg(allow_hyphen_values = true)]
+    #[arg(allow_hyphen_values = true, value_parser = FreeText)]
     pub(crate) text: String,
     /// Also send to a teammate that is not running; its next incarnation reads the message
     #[arg(long)]
@@ -153,7 +157,7 @@ pub(crate) struct Send {
 #[derive(Debug, Args)]
 pub(crate) struct Broadcast {
     /// Message, or - to read it from stdin
-    #[arg(allow_hyphen_values = true)]
+    #[arg(allow_hyphen_values = true, value_parser = FreeText)]
     pub(crate) text: String,
 }
 
@@ -201,13 +205,8 @@ pub(crate) struct VerdictArgs {
     #[arg(add = plans())]
     pub(crate) id: String,
     /// Feedback for the teammate, or - to read it from stdin
-    #[arg(
-        long,
-        value_name = "TEXT",
-        default_value = "",
-        hide_default_value = true,
-        allow_hyphen_values = true
-    )]
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    #[arg(allow_hyphen_values = true, value_parser = FreeText)]
     pub(crate) feedback: String,
 }
 
@@ -226,7 +225,8 @@ pub(crate) struct RequestPlan {
     #[arg(value_parser = Name::of_inbox, add = names())]
     pub(crate) name: Name,
     /// Instructions for the plan, or - to read them from stdin
-    #[arg(default_value = "Submit a plan before you change anything else.", allow_hyphen_values = true)]
+    #[arg(default_value = "Submit a plan before you change anything else.")]
+    #[arg(allow_hyphen_values = true, value_parser = FreeText)]
     pub(crate) text: String,
     /// How long to wait for running commands to finish
     #[arg(long, value_name = "TIME", default_value = "120s", value_parser = duration)]

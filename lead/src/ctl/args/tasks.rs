@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueHint};
 use teamd_shared::amount::parse_tokens;
+use teamd_shared::free_text::FreeText;
 use teamd_shared::name::Name;
 use teamd_shared::price::{Dollars, parse_dollars};
 use teamd_shared::task::{TaskFields, TaskId};
@@ -30,7 +31,7 @@ pub(crate) enum TaskCommand {
     List(TaskList),
     /// Show a task in full
     Show(TaskRef),
-    /// Change a task that is not submitted
+    /// Change a task, unless it is submitted or completed
     Edit(Box<TaskEdit>),
     /// Assign a task to a teammate; another owner loses it
     Assign(TaskAssign),
@@ -41,13 +42,14 @@ pub(crate) enum TaskCommand {
     /// Cancel a task
     #[command(alias = "rm")]
     Cancel(TaskRef),
-    /// Reopen a failed or cancelled task
-    Retry(TaskRef),
+    /// Reopen a failed or cancelled task, with these changes
+    Retry(Box<TaskEdit>),
     /// Show the output of a task's last check
     Log(TaskLog),
     /// Create tasks from a Markdown checklist, TOML or JSON
     ///
-    /// In a checklist (`- [ ] subject`), an item waits for the items nested below it. In TOML each `[[task]]`, and in JSON each
+    /// In a checklist (`- [ ] subject`, `1. [ ] subject`), an item waits for the items nested below it; other text below it is its
+    /// description, and what becomes no task is said. In TOML each `[[task]]`, and in JSON each
     /// object of an array, has the fields of `teamctl task show ID --json`; `id` is the number that `blocked_by` refers to.
     Import(TaskImport),
 }
@@ -73,7 +75,7 @@ pub(crate) struct Branch {
 #[derive(Debug, Args)]
 pub(crate) struct Run {
     /// What the team is to reach: the lead agent makes the tasks; - reads it from stdin
-    #[arg(allow_hyphen_values = true)]
+    #[arg(allow_hyphen_values = true, value_parser = FreeText)]
     pub(crate) goal: Option<String>,
     /// Make the tasks of a file first, as `task import` does; - is stdin
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
@@ -115,11 +117,14 @@ pub(crate) struct TaskLog {
 #[derive(Debug, Args)]
 pub(crate) struct TaskAdd {
     /// Subject: what to do, in one line
-    #[arg(value_name = "SUBJECT")]
+    #[arg(value_name = "SUBJECT", allow_hyphen_values = true, value_parser = FreeText)]
     pub(crate) subject: String,
     /// What else is said
     #[command(flatten)]
     pub(crate) fields: TaskFields,
+    /// Allow a --for that no teammate has yet
+    #[arg(long)]
+    pub(crate) later: bool,
 }
 
 #[derive(Debug, Args)]
@@ -128,11 +133,14 @@ pub(crate) struct TaskEdit {
     #[arg(value_name = "ID")]
     pub(crate) id: TaskId,
     /// Subject: what to do, in one line
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true, value_parser = FreeText)]
     pub(crate) subject: Option<String>,
     /// What else is said
     #[command(flatten)]
     pub(crate) fields: TaskFields,
+    /// Allow a --for that no teammate has yet
+    #[arg(long)]
+    pub(crate) later: bool,
 }
 
 #[derive(Debug, Args)]
@@ -159,6 +167,7 @@ pub(crate) struct TaskSubmit {
     pub(crate) id: TaskId,
     /// What was done
     #[arg(long, value_name = "TEXT", default_value = "")]
+    #[arg(allow_hyphen_values = true, value_parser = FreeText)]
     pub(crate) summary: String,
 }
 
@@ -167,4 +176,7 @@ pub(crate) struct TaskImport {
     /// File, or - for stdin
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) file: PathBuf,
+    /// Allow tasks for names and roles that no teammate has yet
+    #[arg(long)]
+    pub(crate) later: bool,
 }

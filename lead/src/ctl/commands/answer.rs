@@ -96,7 +96,7 @@ fn confirm(context: &Context, asked: &Request, approve: bool) -> Result<bool, Co
     let (id, from, noun) = (&asked.request_id, &asked.from, asked.kind.noun());
     let lines = count(text.lines().count(), "line");
     context.out.aside(format_args!("{id}  {noun} of {from}, {lines}:"));
-    text.lines().for_each(|line| context.out.aside(format_args!("    {}", escape::line(line))));
+    text.lines().for_each(|line| context.out.aside_wrapped(&format!("    {}", escape::line(line))));
     let verb = if approve { "Approve" } else { "Reject" };
     context.out.ask(&format!("{verb} the {noun} {id} of {from}?"))
 }

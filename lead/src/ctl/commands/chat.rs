@@ -18,7 +18,7 @@ pub(in crate::ctl) fn run(context: &Context, args: &Chat) -> CommandResult {
     {
         context.out.note(escape::line(error.message()));
     }
-    auto_start::ensure_daemon(context, args.no_start, |_| Ok(()))?;
+    let is_new = auto_start::ensure_daemon(context, args.no_start, |_| Ok(()))?;
     let mut flags = TermsPatch { workspace: args.workspace.clone(), ..TermsPatch::default() };
     make_absolute(&mut flags)?;
     let start = LeadOptions {
@@ -28,5 +28,6 @@ pub(in crate::ctl) fn run(context: &Context, args: &Chat) -> CommandResult {
         fresh: args.fresh,
     };
     let target = ChatTarget { name: Name::lead(), start: Some(start) };
-    chat::run(context, &ChatOptions { target, last: args.last, timeout: args.timeout })
+    let result = chat::run(context, &ChatOptions { target, last: args.last, timeout: args.timeout });
+    auto_start::undo(context, is_new, result)
 }

@@ -8,7 +8,7 @@ use teamd_shared::name::Name;
 use teamd_shared::process::{Identity, is_gone};
 use teamd_shared::team_dir::TeamDir;
 
-use crate::client::{CallError, Client, unexpected};
+use crate::client::{CallError, Client, is_locked, unexpected};
 use crate::ctl::args::Down;
 use crate::ctl::context::{Context, block_on};
 use crate::ctl::{clock, journal, roster};
@@ -17,6 +17,20 @@ use crate::exit_code::ExitCode;
 
 /// The pause between two looks whether a daemon that announced its end has exited.
 const PAUSE: Duration = Duration::from_millis(2);
+
+/// Runs `teamctl down`: a team that is down already is what was asked for.
+pub(in crate::ctl) fn run_or_is_down(context: &Context, args: &Down) -> CommandResult {
+    let error = match run(context, args) {
+        Err(error) if error.code() == ExitCode::NotRunning => error,
+        result => return result,
+    };
+    let Ok(dir) = context.dir() else { return Err(error) };
+    if is_locked(&dir) || !roster::running_names(&roster::load(&dir)?).is_empty() {
+        return Err(error);
+    }
+    let json = json!({"stopped": true, "team_dir": context.path});
+    context.out.result(&json, "teamd is not running, and no teammate is").map(|()| ExitCode::Done)
+}
 
 /// Runs the command.
 pub(crate) fn run(context: &Context, args: &Down) -> CommandResult {
@@ -43,7 +57,7 @@ pub(crate) fn run(context: &Context, args: &Down) -> CommandResult {
 ///
 /// # Errors
 /// As [`Client::connect`], or if the daemon refuses.
-pub(super) async fn request_stop(
+pub(in crate::ctl) async fn request_stop(
     dir: &TeamDir,
     force: bool,
     then: &[Order],

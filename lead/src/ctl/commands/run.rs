@@ -83,7 +83,8 @@ enum Ending {
 pub(in crate::ctl) fn run(context: &Context, args: &Run) -> CommandResult {
     let goal = args.goal.as_deref().map(text::given).transpose()?;
     let goal = goal.map(|goal| text::not_blank(goal, "goal")).transpose()?;
-    let tasks = args.tasks.as_deref().map(task::import::read).transpose()?.unwrap_or_default();
+    let tasks =
+        args.tasks.as_deref().map(|file| task::import::read(context, file)).transpose()?.unwrap_or_default();
     let file = context.team_file()?;
     let names = if file.members.is_empty() { Vec::new() } else { up::teammates(file, &[])? };
     let check = |dir: Option<&TeamDir>| {

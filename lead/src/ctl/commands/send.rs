@@ -79,7 +79,7 @@ fn check<'r>(roster: &'r Roster, name: &Name, queue: bool) -> Result<&'r RosterM
         return match queue {
             true => Ok(member),
             false => Err(not_running(member.status.as_str()).hint(format!(
-                "`--queue` leaves it for the next incarnation; `teamctl spawn {name}` starts one"
+                "`--queue` leaves it for the next incarnation; `teamctl spawn {name} --resume` starts one"
             ))),
         };
     }
@@ -114,8 +114,9 @@ pub(in crate::ctl) fn undelivered(name: &Name, id: Uuid, delivery: &Delivery) ->
         Delivery::Sent => return None,
         Delivery::Waits => {
             let message = format!("{name} ended while the message was sent");
-            let hint =
-                format!("the message is in its inbox: `teamctl spawn {name}` starts the next incarnation");
+            let hint = format!(
+                "the message is in its inbox: `teamctl spawn {name} --resume` starts the next incarnation"
+            );
             return Some(CommandError::new(ExitCode::Conflict, message).hint(hint));
         }
         Delivery::Unknown(doubt) => doubt,

@@ -42,11 +42,11 @@ pub(in crate::ctl) fn run(context: &Context, args: Spawn) -> CommandResult {
     let (resume, timeout, no_start) = (args.resume, args.timeout, args.no_start);
     let request = SpawnRequest { name: &name, flags: flags(args)?, ca, resume };
     // For a teammate that cannot be spawned no daemon is started either.
-    auto_start::ensure_daemon(context, no_start, |dir| check(context, dir, request.clone()))?;
+    let is_new = auto_start::ensure_daemon(context, no_start, |dir| check(context, dir, request.clone()))?;
     let dir = context.dir()?;
     let report = |value, text| context.out.result(&value, text);
-    block_on(spawn(context, &dir, request, timeout, report))?;
-    Ok(ExitCode::Done)
+    let spawned = block_on(spawn(context, &dir, request, timeout, report));
+    auto_start::undo(context, is_new, spawned.map(|()| ExitCode::Done))
 }
 
 /// Checks whether a teammate could be spawned, in the team directory if there is one.

@@ -12,6 +12,7 @@ use teamd_shared::config::{Roster, RosterMember};
 use teamd_shared::control::{Command, Done};
 use teamd_shared::journal::Team;
 use teamd_shared::member::MemberStatus;
+use teamd_shared::name::Name;
 use teamd_shared::price::Prices;
 use teamd_shared::task::TaskStatus;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
@@ -107,7 +108,7 @@ fn show(
     if context.out.is_json() {
         context.out.json(&document(roster, &rows, &team, &prices, trouble))?;
     } else if args.name.is_some() {
-        context.out.text(rows.iter().map(details::details).collect::<String>())?;
+        context.out.wrapped(&rows.iter().map(details::details).collect::<String>())?;
     } else if rows.is_empty() && roster.members.is_empty() {
         context.out.note("there are no teammates");
         context.out.hint("`teamctl spawn NAME` starts a teammate");
@@ -141,6 +142,14 @@ fn show(
     for name in rows.iter().filter(|row| row.unnoticed).map(|row| &row.member.name) {
         context.out.note(format_args!("the process of {name} is gone: `teamd start` will record it"));
     }
+    let crashed = rows
+        .iter()
+        .map(|row| row.member)
+        .filter(|it| it.status == MemberStatus::Crashed || it.status == MemberStatus::Killed);
+    let crashed: Vec<&Name> = crashed.map(|member| &member.name).collect();
+    if let Some(next) = continues(&crashed) {
+        context.out.hint(next);
+    }
     Ok(ExitCode::Done)
 }
 
@@ -151,6 +160,20 @@ async fn trouble(dir: &TeamDir, roster: &Roster) -> Option<String> {
     match tokio::time::timeout(PATIENCE, asked).await {
         Ok(Some(Done::Pong { trouble, .. })) => trouble,
         _ => None,
+    }
+}
+
+/// Says what continues the conversations of teammates that did not end in order.
+fn continues(crashed: &[&Name]) -> Option<String> {
+    match crashed {
+        [] => None,
+        [lead] if **lead == Name::lead() => {
+            Some("`teamctl chat` continues the conversation of lead".to_owned())
+        }
+        [name] => Some(format!("`teamctl spawn {name} --resume` continues its conversation")),
+        _ => Some(
+            "`teamctl up --resume` continues all conversations, `teamctl spawn NAME --resume` one".to_owned(),
+        ),
     }
 }
 

@@ -1,6 +1,7 @@
 //! `teamctl task`: the list of work. What changes something asks the daemon; what shows something reads the files.
 
 pub(super) mod import;
+pub(in crate::ctl) mod takers;
 
 use std::time::{Duration, SystemTime};
 
@@ -16,10 +17,10 @@ use teamd_shared::task::{MAX_IDLE_RELEASES, Stage, Task, TaskFields, TaskId, Tas
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 
 use crate::client::{is_locked, not_running, unexpected};
-use crate::ctl::args::{TaskCommand, TaskList, Tasks};
+use crate::ctl::args::{TaskCommand, TaskEdit, TaskList, Tasks};
 use crate::ctl::context::{Context, block_on};
 use crate::ctl::output::paint;
-use crate::ctl::render::{BAD, BOLD, DIM, facts};
+use crate::ctl::render::{BAD, BOLD, DIM, count, facts};
 use crate::ctl::table::{Cell, Table};
 use crate::ctl::tail::Tail;
 use crate::ctl::waiting::{Caller, Early, within};
@@ -36,12 +37,14 @@ pub(in crate::ctl) fn run(context: &Context, args: Tasks) -> CommandResult {
     match args.command {
         TaskCommand::Add(add) => {
             let fields = TaskFields { subject: Some(add.subject), ..given(add.fields)? };
+            takers::check(context, std::slice::from_ref(&fields), add.later)?;
             let made = block_on(make(context, vec![fields], false))?;
             let Some(task) = made.first() else { return Ok(ExitCode::Failed) };
             context.out.result(task, task.id).map(|()| ExitCode::Done)
         }
         TaskCommand::Import(import) => {
-            let tasks = import::read(&import.file)?;
+            let tasks = import::read(context, &import.file)?;
+            takers::check(context, &tasks, import.later)?;
             let made = block_on(make(context, tasks, true))?;
             let ids: Vec<String> = made.iter().map(|task| task.id.to_string()).collect();
             context.out.result(&made, ids.join("\n")).map(|()| ExitCode::Done)
@@ -51,12 +54,13 @@ pub(in crate::ctl) fn run(context: &Context, args: Tasks) -> CommandResult {
         TaskCommand::Log(it) if it.follow => follow_log(context, it.id),
         TaskCommand::Log(it) => log(context, it.id),
         TaskCommand::Edit(edit) => {
-            let fields = TaskFields { subject: edit.subject, ..given(edit.fields)? };
+            let id = edit.id;
+            let fields = changes(context, *edit)?;
             if fields == TaskFields::default() {
                 return Err(CommandError::new(ExitCode::Usage, "nothing to change")
                     .hint("`teamctl task edit --help` shows what can be changed"));
             }
-            order(context, TaskOrder::Edit(edit.id, Box::new(fields)), "is changed")
+            order(context, TaskOrder::Edit(id, Box::new(fields)), "is changed")
         }
         TaskCommand::Assign(it) => {
             order(context, TaskOrder::Assign(it.id, it.name.clone()), &format!("is kept for {}", it.name))
@@ -64,8 +68,18 @@ pub(in crate::ctl) fn run(context: &Context, args: Tasks) -> CommandResult {
         TaskCommand::Release(it) => order(context, TaskOrder::Release(it.id), "is released"),
         TaskCommand::Submit(it) => order(context, TaskOrder::Submit(it.id, it.summary), "is submitted"),
         TaskCommand::Cancel(it) => order(context, TaskOrder::Cancel(it.id), "is cancelled"),
-        TaskCommand::Retry(it) => order(context, TaskOrder::Retry(it.id), "is open again"),
+        TaskCommand::Retry(it) => {
+            let id = it.id;
+            order(context, TaskOrder::Retry(id, Box::new(changes(context, *it)?)), "is open again")
+        }
     }
+}
+
+/// Returns what is said of a task that is there.
+fn changes(context: &Context, edit: TaskEdit) -> Result<TaskFields, CommandError> {
+    let fields = TaskFields { subject: edit.subject, ..given(edit.fields)? };
+    takers::check(context, std::slice::from_ref(&fields), edit.later)?;
+    Ok(fields)
 }
 
 fn given(fields: TaskFields) -> Result<TaskFields, CommandError> {
@@ -134,6 +148,7 @@ fn list(context: &Context, args: &TaskList) -> CommandResult {
         return Ok(ExitCode::Done);
     }
     context.out.text(table(&team, &tasks).render(context.out.width()))?;
+    takers::note(context, &team);
     Ok(ExitCode::Done)
 }
 
@@ -301,7 +316,8 @@ fn review(team: &Team, task: &Task) -> String {
         ApproveBy::Lead => "by the lead".to_owned(),
     });
     let waits = waits.map(|it| format!("{} waits for the answer", it.request_id));
-    let returns = (task.returns > 0).then(|| format!("{} times not approved", task.returns));
+    let returns =
+        (task.returns > 0).then(|| format!("not approved {}", count(task.returns as usize, "time")));
     by.into_iter().chain(waits).chain(returns).collect::<Vec<_>>().join(", ")
 }
 
@@ -410,17 +426,15 @@ fn reached(team: &Team, dir: &TeamDir, id: Option<TaskId>) -> Result<bool, Comma
             _ => Ok(false),
         };
     }
-    let is_stuck = |task: &Task| {
-        let ended =
-            |(_, status): &(TaskId, TaskStatus)| matches!(status, TaskStatus::Failed | TaskStatus::Cancelled);
-        task.status == TaskStatus::Pending && team.blockers(task).iter().any(ended)
-    };
+    let stuck = team.stuck();
     let mut open = team.tasks.values().filter(|task| !task.status.is_finished());
-    if open.any(|task| !is_stuck(task)) {
+    if open.any(|task| !stuck.contains_key(&task.id)) {
         return Ok(false);
     }
-    if let Some(task) = team.tasks.values().find(|task| is_stuck(task)) {
-        return conflict(task, format!("is blocked by {}", blockers(team, task)));
+    if let Some((id, why)) = stuck.first_key_value()
+        && let Some(task) = team.tasks.get(id)
+    {
+        return conflict(task, format!("cannot be done: {why}"));
     }
     match team.tasks.values().find(|task| task.status == TaskStatus::Failed) {
         Some(task) => conflict(task, "has failed".to_owned()),

@@ -1,8 +1,10 @@
 //! `teamctl up`: starts the teammates that `team.toml` names. Every one is tried, whatever becomes of the others.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use teamd_shared::config::Roster;
 use teamd_shared::name::Name;
 use teamd_shared::suggest;
 use teamd_shared::team_dir::TeamDir;
@@ -19,7 +21,17 @@ use crate::exit_code::ExitCode;
 
 /// Runs the command.
 pub(in crate::ctl) fn run(context: &Context, args: &Up) -> CommandResult {
-    let names = teammates(context.team_file()?, &args.names)?;
+    let roster =
+        TeamDir::open(&context.path).ok().map(|dir| roster::load(&dir)).transpose()?.unwrap_or_default();
+    let names = if args.resume {
+        resumed(context, &roster, &args.names)?
+    } else {
+        teammates(context.team_file()?, &args.names)?
+    };
+    let request = |name| {
+        let resume = args.resume && roster.member(name).is_some();
+        SpawnRequest { name, flags: TermsPatch::default(), ca: None, resume }
+    };
     // If not one of them can be spawned, no daemon is started either.
     auto_start::ensure_daemon(context, args.no_start, |dir| {
         let mut checked = names.iter().map(|name| spawn::check(context, dir, request(name)));
@@ -60,7 +72,9 @@ pub(super) async fn start(
     (timeout, mut report): (Duration, impl FnMut(Value, String) -> Result<(), CommandError>),
 ) -> Result<bool, CommandError> {
     let name = request.name;
-    let roster = roster::load_one(dir, name)?;
+    // One whose process is gone without a daemon is recorded as ended in a moment.
+    let roster =
+        if request.resume { roster::load_after_end(dir, name)? } else { roster::load_one(dir, name)? };
     if let Some(it) = roster.member(name).filter(|member| roster::runs(&roster, member)) {
         let value = json!({"name": name, "pid": it.pid, "incarnation": it.incarnation, "status": it.status, "already_running": true});
         let text = format!("{name} runs already: {} (incarnation {})", it.status.as_str(), it.incarnation);
@@ -73,8 +87,33 @@ pub(super) async fn start(
     spawned.await.map(|()| true)
 }
 
-fn request(name: &Name) -> SpawnRequest<'_> {
-    SpawnRequest { name, flags: TermsPatch::default(), ca: None, resume: false }
+/// Returns the teammates of a team that goes on: those that are named, else all of the roster and of `team.toml`.
+///
+/// # Errors
+/// [`ExitCode::NotFound`] if there are none, or not one of these.
+fn resumed(context: &Context, roster: &Roster, wanted: &[Name]) -> Result<Vec<Name>, CommandError> {
+    let file = context.team_file()?;
+    let mut names = Vec::new();
+    for name in wanted {
+        let known = roster.member(name).is_some() && file.member(name).is_none();
+        names.extend(if known { vec![name.clone()] } else { teammates(file, std::slice::from_ref(name))? });
+    }
+    if wanted.is_empty() {
+        names.extend(
+            roster.members.iter().map(|member| member.name.clone()).filter(|name| *name != Name::lead()),
+        );
+        names.extend(file.members.keys().flat_map(|member| file.teammates(member)));
+        if roster.member(&Name::lead()).is_some_and(|lead| lead.status.is_ended()) {
+            context.out.hint("`teamctl chat` continues with the lead agent");
+        }
+    }
+    if names.is_empty() {
+        return Err(CommandError::new(ExitCode::NotFound, "there is no teammate to continue with")
+            .hint("`teamctl spawn NAME` starts one"));
+    }
+    let mut seen = BTreeSet::new();
+    names.retain(|name| seen.insert(name.clone()));
+    Ok(names)
 }
 
 /// Returns the teammates that are meant, each once: those of these members, or of all.

@@ -27,10 +27,10 @@ pub(in crate::ctl) fn run(context: &Context, args: &Wait) -> CommandResult {
     }
     let (names, mut wanted) = (roster::named_or_running(&dir, &args.names, args.all)?, args.status.clone());
     // Without `--for`: until nothing more happens by itself.
-    let until_rest = args.all && wanted.is_empty();
+    let until_rest = wanted.is_empty();
+    wanted.extend(until_rest.then_some(MemberStatus::Idle));
     if args.all {
         // Nothing more is to come from one that has left.
-        wanted.extend(wanted.is_empty().then_some(MemberStatus::Idle));
         wanted.extend([MemberStatus::Shutdown, MemberStatus::Killed]);
     }
     let one = !args.all && names.len() == 1;
@@ -151,8 +151,8 @@ fn waits_for_a_plan(name: &Name) -> CommandError {
 }
 
 fn next_spawn(name: &Name) -> String {
-    let command = if *name == Name::lead() { "chat".to_owned() } else { format!("spawn {name}") };
-    format!("`teamctl {command}` starts it again")
+    let command = if *name == Name::lead() { "chat".to_owned() } else { format!("spawn {name} --resume") };
+    format!("`teamctl {command}` continues its conversation")
 }
 
 fn late(dir: &TeamDir, args: &Wait, name: &Name) -> Result<String, CommandError> {

@@ -1,5 +1,6 @@
 //! A line of the journal as people read it: `12:03:05  41  alice spawned (pid 4242, incarnation 1)`.
 
+use super::count;
 use teamd_shared::journal::{
     Line, MemberEvent, MemberRecord, Record, RequestEvent, RequestRecord, TaskRecord, TeamEvent, TeamRecord,
 };
@@ -28,7 +29,7 @@ pub(in crate::ctl) fn of_line(line: &Line) -> String {
     let front = paint(DIM, format_args!("{} {:>4}", clock::time_of_day(line.at), line.seq));
     let more = match text.trim().lines().count() {
         0 | 1 => String::new(),
-        lines => format!(" (+ {} lines)", lines - 1),
+        lines => format!(" (+ {})", count(lines - 1, "line")),
     };
     under(
         &format!("{front}  {}{text_follows}", escape::line(&heading)),
@@ -154,7 +155,7 @@ fn task(record: &TaskRecord) -> (String, String) {
         TaskEvent::Integrating => "is being integrated".to_owned(),
         TaskEvent::Completed => "completed".to_owned(),
         TaskEvent::Returned => format!("is sent back (submission {number})"),
-        TaskEvent::Failed => format!("failed after {} attempts", task.attempts),
+        TaskEvent::Failed => format!("failed after {}", count(task.attempts as usize, "attempt")),
     };
     (format!("{} {what}", task.title()), record.content.clone().unwrap_or_default())
 }
@@ -177,7 +178,7 @@ mod tests {
             "41  shutdown of alice (a1b2c3d4) asked: done"
         );
         let plan = asked(42, "a1b2c3d4", "plan_approval");
-        assert_eq!(shown(plan.trim_end()), "42  plan of alice (a1b2c3d4) asked: Drop the cache. (+ 1 lines)");
+        assert_eq!(shown(plan.trim_end()), "42  plan of alice (a1b2c3d4) asked: Drop the cache. (+ 1 line)");
         let started = r#"{"seq":1,"at":1.0,"version":1,"done":0,"record":"team","event":"started","team_name":"t","daemon":{"pid":7,"start_ticks":1,"boot_id":"b","started_at":1.0}}"#;
         assert_eq!(shown(started), "1  the daemon runs (pid 7)");
     }

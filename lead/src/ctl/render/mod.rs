@@ -5,6 +5,7 @@ pub(super) mod event;
 pub(super) mod message;
 
 use anstyle::{AnsiColor, Style};
+pub(super) use teamd_shared::amount::count;
 use teamd_shared::member::Exit;
 
 use super::escape;
@@ -16,11 +17,6 @@ pub(super) const DIM: Style = Style::new().dimmed();
 pub(super) const BOLD: Style = Style::new().bold();
 /// The style of what went wrong.
 pub(super) const BAD: Style = AnsiColor::Red.on_default();
-
-/// Counts things in words.
-pub(super) fn count(number: usize, of: &str) -> String {
-    format!("{number} {of}{}", if number == 1 { "" } else { "s" })
-}
 
 /// Says how an incarnation ended, as far as the daemon could observe it.
 pub(super) fn exit(exit: &Exit) -> String {

@@ -197,7 +197,7 @@ impl App {
             KeyCode::Left | KeyCode::Char('h') => self.go_column(false),
             KeyCode::Right | KeyCode::Char('l') => self.go_column(true),
             KeyCode::Char('c') => self.question = Some(Question::Cancel(id)),
-            KeyCode::Char('t') => return Some(Wish::Task(TaskOrder::Retry(id))),
+            KeyCode::Char('t') => return Some(Wish::Task(TaskOrder::Retry(id, Box::default()))),
             KeyCode::Enter => return Some(Wish::ShowTask(id)),
             _ => {}
         }

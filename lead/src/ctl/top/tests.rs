@@ -371,7 +371,7 @@ fn tasks_are_added_tried_again_and_cancelled() {
     stage.press("3a");
     stage.app.paste("Write it down\nAll of it.");
     let wishes = stage.press("\nlllt\n");
-    let [Wish::Task(TaskOrder::Add { tasks, .. }), Wish::Task(TaskOrder::Retry(4)), Wish::ShowTask(4)] =
+    let [Wish::Task(TaskOrder::Add { tasks, .. }), Wish::Task(TaskOrder::Retry(4, _)), Wish::ShowTask(4)] =
         &wishes[..]
     else {
         panic!("{wishes:?}")

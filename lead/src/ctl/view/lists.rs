@@ -1,5 +1,6 @@
 //! The lists that every view has: the requests that are pending, and the tasks as a board. Pure.
 
+use crate::ctl::render::count;
 use teamd_shared::journal::Team;
 use teamd_shared::name::Name;
 use teamd_shared::request::{Answerer, Request};
@@ -88,7 +89,9 @@ pub(in crate::ctl) fn standing(task: &Task, blocked_by: &str) -> (String, Group)
             let verified = result.map_or("no", |result| result.verified());
             (format!("✓ verified: {verified}"), if is_checked { Group::Idle } else { Group::Ended })
         }
-        TaskStatus::Failed => (format!("✕ failed after {} attempts", task.attempts), Group::Stuck),
+        TaskStatus::Failed => {
+            (format!("✕ failed after {}", count(task.attempts as usize, "attempt")), Group::Stuck)
+        }
         TaskStatus::Cancelled => ("cancelled".to_owned(), Group::Ended),
     }
 }

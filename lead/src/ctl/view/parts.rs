@@ -1,6 +1,7 @@
 //! What the entries of a transcript say, for every medium: the chat, the live views, `teamctl transcript`. Pure; what shows a
 //! part escapes it.
 
+use crate::ctl::render::count;
 use std::collections::HashSet;
 
 use serde_json::Value;
@@ -169,7 +170,7 @@ pub(in crate::ctl) fn line_and_more(text: &str) -> String {
     match text.lines().filter(|line| !line.trim().is_empty()).count() {
         0 | 1 => line(text),
         2 => format!("{} (+ 1 line)", line(text)),
-        lines => format!("{} (+ {} lines)", line(text), lines - 1),
+        lines => format!("{} (+ {})", line(text), count(lines - 1, "line")),
     }
 }
 

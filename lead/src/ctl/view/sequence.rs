@@ -1,5 +1,6 @@
 //! A sequence diagram of what happened: a lifeline for each agent, an arrow for each message, a bar for each incarnation. Pure.
 
+use crate::ctl::render::count;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use teamd_shared::id::RequestId;
@@ -138,7 +139,7 @@ fn lifelines(steps: &[&Step], most: usize) -> (Vec<String>, Option<usize>) {
     by_count.sort_by_key(|name| std::cmp::Reverse(counts[name]));
     let left_out = by_count.split_off(most - 1);
     first.retain(|name| !left_out.contains(name));
-    let others = format!("{} others", left_out.len());
+    let others = count(left_out.len(), "other");
     let lifelines = first.into_iter().map(str::to_owned).chain([others]);
     (lifelines.collect(), Some(most))
 }

@@ -53,7 +53,7 @@ pub(crate) struct View<'a> {
 pub(crate) fn decide(view: &View<'_>, event: &Event, ids: &mut dyn Ids) -> Decision {
     match event {
         Event::Command(client, command) => or_refuse(*client, view.command(*client, command, ids)),
-        Event::Spawn(client, id, order, facts) => or_refuse(*client, view.spawn(*client, id, order, facts)),
+        Event::Spawn(client, id, order, facts) => or_refuse(*client, view.spawn(*client, (id, order), facts, ids)),
         Event::Greeted { incarnation } => view.greeted(incarnation),
         Event::Connected { incarnation, state, .. } => {
             view.connected(incarnation, state).and(view.offer_later())
@@ -149,9 +149,7 @@ impl View<'_> {
         if member.phase.is_ended() {
             let hint = match *name == Name::lead() {
                 true => "`teamctl chat` starts it".to_owned(),
-                false => format!(
-                    "start it again with `teamctl spawn {name}`, or continue its conversation with `--resume`"
-                ),
+                false => format!("`teamctl spawn {name} --resume` continues its conversation"),
             };
             return Err(conflict(format!("{name} is not running"), hint));
         }

@@ -503,9 +503,9 @@ mod tests {
         let order = |by, order, report| Event::Task(client, by, order, report);
         let looked = Some(JobReport::Protected(Baseline::Unknown("x".to_owned())));
         for (event, is_freed) in [
-            (order(Actor::Person, TaskOrder::Retry(1), None), true),
-            (order(Actor::Person, TaskOrder::Retry(1), looked.clone()), true),
-            (order(Actor::Member(name.clone()), TaskOrder::Retry(1), looked), false),
+            (order(Actor::Person, TaskOrder::Retry(1, Box::default()), None), true),
+            (order(Actor::Person, TaskOrder::Retry(1, Box::default()), looked.clone()), true),
+            (order(Actor::Member(name.clone()), TaskOrder::Retry(1, Box::default()), looked), false),
         ] {
             let ended = Err("no branch".to_owned());
             live.observe(&Team::default(), &Event::Offered { name: name.clone(), task: 1, ended });

@@ -2,6 +2,7 @@
 //! made), and the names of archived files. Pure.
 
 use serde_json::{Map, json};
+use teamd_shared::amount::count;
 use teamd_shared::journal::{
     Line, MemberEvent, MemberRecord, Notice, Record, RejectedLine, RequestRecord, TaskRecord,
 };
@@ -53,9 +54,13 @@ fn of_task(record: &TaskRecord, to: &str, seq: u64) -> Option<(Body, String)> {
         let who = task.submission.as_ref().map(|it| format!(" by {}", it.by)).unwrap_or_default();
         let text = match record.event {
             TaskEvent::Completed => format!("{title} is completed{who}; verified: {result}"),
-            TaskEvent::Failed => format!("{title} has failed, after {} attempts", task.attempts),
+            TaskEvent::Failed => {
+                format!("{title} has failed, after {}", count(task.attempts as usize, "attempt"))
+            }
             TaskEvent::Released => format!("{title} is released{more}"),
-            TaskEvent::Returned => format!("{title} was not approved {} times: look at it", task.returns),
+            TaskEvent::Returned => {
+                format!("{title} was not approved {}: look at it", count(task.returns as usize, "time"))
+            }
             TaskEvent::Stalled => format!("the check of {title} could not run{more}"),
             _ => return None,
         };
@@ -112,6 +117,7 @@ fn of_member(record: &MemberRecord, seq: u64) -> Option<(&'static str, Body, Str
             let content = record.content.clone().unwrap_or_default();
             Some((LEAD, Body::PlanRequest { gate_closed: Some(seq) }, content))
         }
+        MemberEvent::Spawning => Some((LEAD, Body::Message, record.content.clone()?)),
         MemberEvent::Silent | MemberEvent::Answering => {
             Some((TEAMD, Body::Message, record.content.clone().unwrap_or_default()))
         }

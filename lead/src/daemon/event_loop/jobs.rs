@@ -270,7 +270,7 @@ impl EventLoop {
 /// Tells whether a person or the lead says what is to be done: the protected files count as they are then.
 fn sets_work(by: &Actor, order: &TaskOrder) -> bool {
     use TaskOrder::{Add, Edit, Retry};
-    matches!(order, Add { .. } | Edit(..) | Retry(_)) && !by.is_teammate()
+    matches!(order, Add { .. } | Edit(..) | Retry(..)) && !by.is_teammate()
 }
 
 /// Returns why a job has not done what it was for, and the next step if that is known.

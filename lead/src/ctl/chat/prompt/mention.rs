@@ -1,5 +1,6 @@
 //! Files that a message mentions as `@PATH`: their content goes with the message.
 
+use crate::ctl::render::count;
 use std::fs::{self, File};
 use std::io::Read;
 
@@ -21,7 +22,7 @@ pub(in crate::ctl::chat) fn with_files(text: &str) -> (String, Vec<String>) {
                 let cut = if whole { "" } else { "\n[cut here]" };
                 all.push_str(&format!("\n\n<file path=\"{path}\">\n{}{cut}\n</file>", content.trim_end()));
                 let cut = if whole { "" } else { ", cut" };
-                told.push(format!("with {path} ({} lines{cut})", content.lines().count()));
+                told.push(format!("with {path} ({}{cut})", count(content.lines().count(), "line")));
             }
             Err(why) => told.push(format!("without {path}: {why}")),
         }
@@ -63,7 +64,7 @@ mod tests {
         assert_eq!(text, format!("look at @{a}, and a@b @nowhere\n\n<file path=\"{a}\">\none\ntwo\n</file>"));
         assert_eq!(told, [format!("with {a} (2 lines)")]);
         let (text, told) = with_files(&format!("@{b} @{c}"));
-        assert_eq!(told, [format!("without {b}: it is no text"), format!("with {c} (1 lines, cut)")]);
+        assert_eq!(told, [format!("without {b}: it is no text"), format!("with {c} (1 line, cut)")]);
         assert!(text.len() < 66_000 && text.ends_with("\n[cut here]\n</file>"));
         assert_eq!(with_files("@/dev/zero").1, Vec::<String>::new());
     }

@@ -22,7 +22,7 @@ pub(super) fn access(seen: &Seen, check: &mut Check) -> Option<String> {
     }
     let user = nix::unistd::geteuid().as_raw();
     seen.files.iter().for_each(|found| judge(check, found, user));
-    Some(format!("{} files and folders, for this user alone", seen.files.len()))
+    Some(format!("files and folders for this user alone: {}", seen.files.len()))
 }
 
 fn open(check: &mut Check, what: &str, mode: u32, fix: Fix) {

@@ -13,6 +13,7 @@ use teamd_shared::transcript;
 use super::finding::{Check, Severity};
 use super::seen::Seen;
 use crate::ctl::commands::lint::{self, Remark};
+use crate::ctl::commands::task::takers::Untaken;
 use crate::ctl::render::count;
 
 /// Judges the inboxes: each line is a message, and each inbox has a reader.
@@ -43,7 +44,8 @@ pub(super) fn inboxes(seen: &Seen, check: &mut Check) -> Option<String> {
             );
         }
     }
-    Some(format!("{inboxes} inboxes, {lines} lines, each a message"))
+    let inboxes = if inboxes == 1 { "1 inbox".to_owned() } else { format!("{inboxes} inboxes") };
+    Some(format!("{inboxes}, {}, each a message", count(lines, "line")))
 }
 
 /// Judges the transcripts: each line is an entry, and each result belongs to a call.
@@ -55,7 +57,7 @@ pub(super) fn transcripts(seen: &Seen, check: &mut Check) -> Option<String> {
             transcripts += 1;
         }
     }
-    Some(format!("{transcripts} transcripts, each line an entry"))
+    Some(format!("{}, each line an entry", count(transcripts, "transcript")))
 }
 
 /// Judges the files of tasks: each says how a task stands.
@@ -105,6 +107,9 @@ pub(super) fn tasks(seen: &Seen, check: &mut Check) -> Option<String> {
             "it cannot continue until this is fixed",
             &next,
         );
+    }
+    for untaken in Untaken::of(team) {
+        check.note(untaken.describe(), "it waits until one can", &untaken.next);
     }
     protected(seen, &team.work.protect, check);
     Some(format!("{}, each as the journal says", count(files, "task")))

@@ -114,8 +114,9 @@ pub(super) fn journal(seen: &Seen, check: &mut Check) -> Option<String> {
         }
     }
     let pending = journal.team.requests.values().filter(|request| request.is_pending()).count();
-    let (lines, members) = (journal.team.seq, count(journal.team.members.len(), "member"));
-    Some(format!("{lines} lines without a gap; {members}, {} pending", count(pending, "request")))
+    let lines = count(usize::try_from(journal.team.seq).unwrap_or(usize::MAX), "line");
+    let members = count(journal.team.members.len(), "member");
+    Some(format!("{lines} without a gap; {members}, {} pending", count(pending, "request")))
 }
 
 /// Judges the roster: it says what the journal says.

@@ -1,5 +1,6 @@
 //! Files of records, one a line: the lines, the places in them, and the journal.
 
+use crate::ctl::render::count;
 use teamd_shared::journal::reader::JournalError;
 use teamd_shared::journal::{Team, read_lines};
 
@@ -47,7 +48,7 @@ pub(super) fn each_line(bytes: &[u8], reader: &str, mut take: impl FnMut(usize, 
         take(number, line);
     }
     (!rest.is_empty()).then(|| {
-        let what = format!("the file ends with {} bytes without a newline", rest.len());
+        let what = format!("the file ends with {} without a newline", count(rest.len(), "byte"));
         Remark { severity: LintLevel::Torn, ..Remark::error((number, 1), what, reader) }
     })
 }

@@ -3,6 +3,7 @@
 //! **Who writes** the report file: this command alone. It is emptied when the run begins, so that no earlier report is taken for
 //! this one, and written when the run has ended. **When the command dies** before, the file is empty.
 
+use crate::ctl::render::count;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write;
@@ -125,8 +126,11 @@ impl Report {
     /// Says the whole in one line.
     pub(super) fn summary(&self) -> String {
         let completed = self.count(TaskStatus::Completed);
-        let mut summary =
-            format!("{completed} of {} tasks completed in {}", self.tasks.len(), clock::span(self.seconds));
+        let mut summary = format!(
+            "{completed} of {} completed in {}",
+            count(self.tasks.len(), "task"),
+            clock::span(self.seconds)
+        );
         if !self.usage.is_nothing() {
             summary += &format!("; {}", tokens::cost(&self.usage));
             summary += &self
@@ -154,7 +158,7 @@ impl Report {
                     let command = check.as_ref().map_or("it was not submitted", |check| &check.check.command);
                     why(
                         "failure",
-                        &format!("failed after {} attempts: {command}", task.attempts),
+                        &format!("failed after {}: {command}", count(task.attempts as usize, "attempt")),
                         &log(task.id),
                     )
                 }

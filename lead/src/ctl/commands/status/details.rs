@@ -9,7 +9,7 @@ use teamd_shared::settings::DEFAULT_TURNS;
 use teamd_shared::transcript::Usage;
 
 use crate::ctl::output::paint;
-use crate::ctl::render::{BOLD, exit, facts};
+use crate::ctl::render::{BOLD, count, exit, facts};
 use crate::ctl::resources::Resources;
 use crate::ctl::{clock, tokens};
 
@@ -36,7 +36,7 @@ fn budget(member: &RosterMember) -> String {
     let tokens = member.limits.max_tokens.map(|most| format!(", {} tokens", tokens::count(most)));
     let cost = member.limits.max_cost.map(|most| format!(", {most}"));
     let (tokens, cost) = (tokens.unwrap_or_default(), cost.unwrap_or_default());
-    format!("{turns} model calls{tokens}{cost} for a piece of work")
+    format!("{}{tokens}{cost} for a piece of work", count(turns as usize, "model call"))
 }
 
 /// Shows what an incarnation may use, and what enforces that.
@@ -54,7 +54,8 @@ fn bounds(member: &RosterMember) -> String {
     let bounds = [
         memory.map(|most| format!("memory {}, {of_memory}", format_size(most))),
         cpu_time.map(|most| format!("CPU time {}, each process (rlimit)", seconds(most))),
-        max_procs.map(|most| format!("{most} processes, {of_procs}")),
+        max_procs
+            .map(|most| format!("{most} {}, {of_procs}", if most == 1 { "process" } else { "processes" })),
         max_time.map(|most| format!("{} for an incarnation (the daemon)", seconds(most))),
     ];
     bounds.into_iter().flatten().collect::<Vec<_>>().join("; ")

@@ -126,7 +126,9 @@ fn without_a_daemon_the_files_are_shown_and_that_is_said() {
     let (result, stdout, stderr) = status(&dir, None, false);
     assert_eq!(result, Ok(ExitCode::Done));
     assert_eq!(stdout.text().lines().count(), 3);
-    assert_eq!(stderr.text(), "note: the daemon is not running; showing the last recorded state\n");
+    let said = "note: the daemon is not running; showing the last recorded state\n\
+                hint: `teamctl spawn bob --resume` continues its conversation\n";
+    assert_eq!(stderr.text(), said);
 }
 
 #[test]

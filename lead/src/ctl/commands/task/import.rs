@@ -1,5 +1,7 @@
 //! Many tasks from one file: a Markdown checklist, TOML, or JSON. Pure but for the reading of the file.
 
+mod checklist;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -10,6 +12,7 @@ use teamd_shared::message::USER;
 use teamd_shared::task::{TaskFields, TaskId};
 use toml::{Spanned, Table};
 
+use crate::ctl::context::Context;
 use crate::ctl::text;
 use crate::error::CommandError;
 use crate::exit_code::ExitCode;
@@ -72,13 +75,14 @@ struct TomlFile {
     task: Vec<Spanned<Table>>,
 }
 
-/// Reads a file: each task stands behind those that it waits for, and names them by their places, from 1.
+/// Reads a file: each task stands behind those that it waits for, and names them by their places, from 1. Says which lines of a
+/// checklist became no task.
 ///
 /// # Errors
 /// [`ExitCode::Usage`] for what is no list of tasks, with the place in the file.
-pub(in crate::ctl) fn read(file: &Path) -> Result<Vec<TaskFields>, CommandError> {
+pub(in crate::ctl) fn read(context: &Context, file: &Path) -> Result<Vec<TaskFields>, CommandError> {
     let content = text::from_file(file)?;
-    let tasks = parse(&content).map_err(|why| {
+    let (tasks, passed_over) = parse(&content).map_err(|why| {
         CommandError::new(ExitCode::Usage, format!("{}: {why}", file.display()))
             .hint("`teamctl task import --help` shows the forms; nothing was made")
     })?;
@@ -86,34 +90,53 @@ pub(in crate::ctl) fn read(file: &Path) -> Result<Vec<TaskFields>, CommandError>
         let message = format!("{} has {} tasks, the limit is {MOST}", file.display(), tasks.len());
         return Err(CommandError::new(ExitCode::Usage, message).hint("import it in parts"));
     }
+    passed_over.into_iter().for_each(|note| context.out.note(note));
     Ok(tasks)
 }
 
-fn parse(content: &str) -> Result<Vec<TaskFields>, String> {
-    let begin = content.trim_start();
-    let items = if begin.starts_with('[') && !begin.starts_with("[[") {
-        json(content)?
-    } else if content.lines().any(|line| line.trim() == "[[task]]") {
-        let place = |at: usize| content[..at.min(content.len())].lines().count().max(1);
-        let error = |at: usize, error: &toml::de::Error| {
-            format!("line {}: {}", place(at), error.to_string().trim().replace('\n', ", "))
-        };
-        let whole = |it: toml::de::Error| error(it.span().map_or(0, |span| span.start + 1), &it);
-        let tasks = toml::from_str::<TomlFile>(content).map_err(whole)?.task;
-        let item = |task: Spanned<Table>| {
-            let at = task.span().start + 1;
-            let item = task.into_inner().try_into::<Item>().map_err(|it| error(at, &it))?;
-            Ok(Item { line: place(at), ..item })
-        };
-        tasks.into_iter().map(item).collect::<Result<_, String>>()?
+/// Reads the tasks of a file, and which of its lines became none.
+fn parse(content: &str) -> Result<(Vec<TaskFields>, Option<String>), String> {
+    // Some editors put it in front.
+    let content = content.strip_prefix('\u{feff}').unwrap_or(content);
+    let (items, passed_over) = if is_json(content) {
+        (json(content)?, None)
+    } else if is_toml(content) {
+        (toml(content)?, None)
     } else {
-        checklist(content)?
+        checklist::read(content)?
     };
     if items.is_empty() {
         return Err("there are no tasks in it".to_owned());
     }
     items.iter().try_for_each(Item::is_usable)?;
-    in_order(items)
+    Ok((in_order(items)?, passed_over))
+}
+
+/// Tells whether it is an array of JSON. (A Markdown text may begin with a link.)
+fn is_json(content: &str) -> bool {
+    let inside = content.trim_start().strip_prefix('[').map(str::trim_start);
+    inside.is_some_and(|inside| inside.is_empty() || inside.starts_with(['{', ']']))
+}
+
+/// Tells whether it is TOML: its first line that is no comment begins a task. (A Markdown text may show one further below.)
+fn is_toml(content: &str) -> bool {
+    let first = content.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with('#'));
+    first.is_some_and(|line| line.starts_with("[[task]]"))
+}
+
+fn toml(content: &str) -> Result<Vec<Item>, String> {
+    let place = |at: usize| content[..at.min(content.len())].lines().count().max(1);
+    let error = |at: usize, error: &toml::de::Error| {
+        format!("line {}: {}", place(at), error.to_string().trim().replace('\n', ", "))
+    };
+    let whole = |it: toml::de::Error| error(it.span().map_or(0, |span| span.start + 1), &it);
+    let tasks = toml::from_str::<TomlFile>(content).map_err(whole)?.task;
+    let item = |task: Spanned<Table>| {
+        let at = task.span().start + 1;
+        let item = task.into_inner().try_into::<Item>().map_err(|it| error(at, &it))?;
+        Ok(Item { line: place(at), ..item })
+    };
+    tasks.into_iter().map(item).collect()
 }
 
 fn json(content: &str) -> Result<Vec<Item>, String> {
@@ -127,51 +150,6 @@ fn json(content: &str) -> Result<Vec<Item>, String> {
         Item { line, ..item }
     });
     Ok(placed.collect())
-}
-
-/// Reads the items of a checklist. What stands below an item and is none belongs to its description.
-fn checklist(content: &str) -> Result<Vec<Item>, String> {
-    let mut items: Vec<(usize, Item)> = Vec::new();
-    // The places of the items above the line, from the outermost.
-    let mut above: Vec<usize> = Vec::new();
-    for (line, number) in content.lines().zip(1..) {
-        let indent = line.len() - line.trim_start().len();
-        let Some((is_done, subject)) = item(line.trim()) else {
-            if let Some((depth, last)) = items.last_mut().filter(|(depth, _)| indent > *depth) {
-                let more = line.get(*depth..).unwrap_or_default().trim();
-                let text = last.fields.description.get_or_insert_default();
-                text.push_str(if text.is_empty() { "" } else { "\n" });
-                text.push_str(more);
-            }
-            continue;
-        };
-        if is_done {
-            continue;
-        }
-        above.retain(|&place| items[place].0 < indent);
-        let id = u32::try_from(items.len() + 1).map_err(|_| "there are too many")?;
-        if let Some(&parent) = above.last() {
-            items[parent].1.fields.blocked_by.get_or_insert_default().push(id);
-        }
-        above.push(items.len());
-        let fields = TaskFields { subject: Some(subject.to_owned()), ..TaskFields::default() };
-        items.push((indent, Item { id: Some(id), fields, line: number, ..Item::default() }));
-    }
-    match items.is_empty() {
-        true => {
-            Err("line 1: this is no checklist (`- [ ] subject`), TOML (`[[task]]`) or JSON array".to_owned())
-        }
-        false => Ok(items.into_iter().map(|(_, item)| item).collect()),
-    }
-}
-
-/// Reads `- [ ] subject`; tells whether it is ticked off.
-fn item(line: &str) -> Option<(bool, &str)> {
-    let rest = ["- ", "* ", "+ "].iter().find_map(|mark| line.strip_prefix(mark))?.trim_start();
-    let is_done = rest.starts_with("[x]") || rest.starts_with("[X]");
-    let subject =
-        rest.strip_prefix("[ ]").or_else(|| rest.strip_prefix("[x]")).or_else(|| rest.strip_prefix("[X]"))?;
-    Some((is_done, subject.trim()))
 }
 
 /// Puts each task behind those that it waits for.
@@ -235,7 +213,7 @@ mod tests {
     use super::*;
 
     fn read(content: &str) -> Result<Vec<(String, Vec<TaskId>)>, String> {
-        let tasks = parse(content)?;
+        let (tasks, _) = parse(content)?;
         Ok(tasks
             .into_iter()
             .map(|task| (task.subject.unwrap_or_default(), task.blocked_by.unwrap_or_default()))
@@ -253,7 +231,7 @@ mod tests {
             read(content).unwrap(),
             [task("build", &[]), task("test", &[1]), task("ship", &[2]), task("tell", &[])]
         );
-        assert_eq!(parse(content).unwrap()[1].description.as_deref(), Some("all of it"));
+        assert_eq!(parse(content).unwrap().0[1].description.as_deref(), Some("all of it"));
     }
 
     #[test]
@@ -262,7 +240,7 @@ mod tests {
         assert_eq!(read(json).unwrap(), [task("b", &[]), task("a", &[1])]);
         let toml = "[[task]]\nsubject = 'a'\nfor = 'coder'\n\n[[task]]\nsubject = 'b'\nblocked_by = [1]\n";
         assert_eq!(read(toml).unwrap(), [task("a", &[]), task("b", &[1])]);
-        assert_eq!(parse(toml).unwrap()[0].reserved_for.as_deref(), Some("coder"));
+        assert_eq!(parse(toml).unwrap().0[0].reserved_for.as_deref(), Some("coder"));
     }
 
     #[test]

@@ -96,10 +96,25 @@ export function clock(at) {
   return Math.abs(now - time) < 180 * 86_400_000 ? `${day(at)} ${text.slice(0, 5)}` : date.slice(4);
 }
 
-/** Opens a text over the page. */
+let over = null;
+
+/** Opens a text over the page, one at a time. It has an entry of its own in the history: Back closes it, and the view below stays. */
 export function open(title, text) {
-  const dialog = h('dialog', { 'aria-label': title, onclose: () => dialog.remove() }, h('h2', {}, title), h('pre', { tabindex: 0 }, text),
+  if (over) return;
+  const dialog = h('dialog', { 'aria-label': title }, h('h2', {}, title), h('pre', { tabindex: 0 }, text),
     h('button', { onclick: () => dialog.close() }, 'Close'));
+  const left = () => {
+    removeEventListener('popstate', left);
+    dialog.remove();
+    over = null;
+  };
+  dialog.addEventListener('close', () => {
+    // Closed by hand: its entry goes, and then it is as if Back had been pressed.
+    if (over === dialog) history.back();
+  });
+  addEventListener('popstate', left);
+  history.pushState(null, '');
+  over = dialog;
   document.body.append(dialog);
   dialog.showModal();
 }

@@ -126,7 +126,11 @@ const board = {
     const [columns, empty] = [h('div.board'), h('p.empty', {}, 'There are no tasks. `teamctl task add SUBJECT` makes one.')];
     const reading = h('p.dim', { role: 'status' });
     element.append(columns, empty, reading);
-    const show = async (task) => open(`task ${task.id}`, (await get(`view=task&id=${task.id}`)).text);
+    const show = async (task) => {
+      const { text } = await get(`view=task&id=${task.id}`);
+      // A view that was left meanwhile opens nothing over the next one.
+      if (columns.isConnected) open(`task ${task.id}`, text);
+    };
     const line = (task) => h(`li${task.blocked ? '.blocked' : ''}`, {},
       h('button', { onclick: () => show(task), title: task.subject }, `${task.id} ${task.subject}`), h(`span.${CLASS[task.group]}`, { title: task.how }, task.how));
     const draw = () => {

@@ -1,5 +1,6 @@
 //! What follows when an incarnation has ended: its status, what expires, whether it is started again. One line.
 
+use teamd_shared::amount::count;
 use teamd_shared::id::{Ids, RequestId};
 use teamd_shared::journal::{MemberEvent, MemberRecord, Notice, Record};
 use teamd_shared::member::{End, Ending, Exit, Gate, Member, Phase, Restart, RestartLimit};
@@ -76,10 +77,17 @@ impl View<'_> {
             }
             Restart::Never => return Next::End { note: None },
             Restart::OnFailure if environment.is_none() => {
-                "not started again: its environment was lost with the daemon that had it".to_owned()
+                let name = &member.name;
+                let next = match *name == Name::lead() {
+                    true => "`teamctl chat`".to_owned(),
+                    false => format!("`teamctl spawn {name} --resume`"),
+                };
+                format!(
+                    "not started again, since its environment was lost with the daemon that had it: {next} continues"
+                )
             }
             Restart::OnFailure if recent >= usize::try_from(max).unwrap_or(usize::MAX) => {
-                format!("not started again: it was {recent} times in {} s", period.as_secs_f64())
+                format!("not started again: it was {} in {} s", count(recent, "time"), period.as_secs_f64())
             }
             Restart::OnFailure => match &ended.unworkable {
                 Some(why) => format!("not started again: {why}"),

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use teamd_shared::control::{Done, Refusal, RefusalCode, SpawnOrder, ToWorker};
-use teamd_shared::id::RequestId;
-use teamd_shared::journal::{MemberEvent, MemberRecord, MemberState, Record, Team};
+use teamd_shared::id::{Ids, RequestId};
+use teamd_shared::journal::{MemberEvent, MemberRecord, MemberState, Notice, Record, Team};
 use teamd_shared::member::{Gate, Member, Phase, Terms};
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
@@ -18,9 +18,9 @@ impl View<'_> {
     pub(super) fn spawn(
         &self,
         client: ReplyTo,
-        id: &RequestId,
-        order: &SpawnOrder,
+        (id, order): (&RequestId, &SpawnOrder),
         facts: &SpawnFacts,
+        ids: &mut dyn Ids,
     ) -> Result<Decision, Refusal> {
         // Names are validated where they are read; `lead` is the lead agent.
         let before = self.team.members.get(&order.name);
@@ -36,8 +36,14 @@ impl View<'_> {
         self.may_begin(before, order, facts)?;
         let member = self.begun(before, order, facts);
         let (name, number) = (member.name.clone(), member.incarnation);
+        let prompt = order.terms.prompt.clone();
+        // To a conversation that goes on it is the next message: its line is appended once, by its id, also after a kill.
+        let content = prompt.clone().filter(|_| order.resume);
+        let tell = content.iter().map(|_| Notice { to: name.clone(), id: ids.message() }).collect();
         let record = MemberRecord {
-            prompt: order.terms.prompt.clone(),
+            prompt: prompt.filter(|_| !order.resume),
+            content,
+            tell,
             command_id: Some(id.clone()),
             ..MemberRecord::of(MemberEvent::Spawning, member)
         };
@@ -65,10 +71,6 @@ impl View<'_> {
             let message = format!("{name} has no earlier incarnation to resume");
             return Err(Refusal::new(RefusalCode::NotFound, message)
                 .hint(format!("`teamctl spawn {name}` without --resume starts it")));
-        }
-        if order.resume && terms.prompt.is_some() {
-            return Err(Refusal::new(RefusalCode::Usage, "a resumed teammate takes no prompt")
-                .hint(format!("`teamctl spawn {name} --resume`, then `teamctl send {name} TEXT`")));
         }
         let works = terms.plan == Some(true) || terms.approve_by.is_some() || terms.auto == Some(true);
         if *name == Name::lead() && works {

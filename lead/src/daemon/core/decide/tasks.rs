@@ -26,7 +26,7 @@ impl View<'_> {
     ) -> Result<Decision, Refusal> {
         let is_leads = matches!(
             order,
-            TaskOrder::Assign(..) | TaskOrder::Cancel(_) | TaskOrder::Edit(..) | TaskOrder::Retry(_)
+            TaskOrder::Assign(..) | TaskOrder::Cancel(_) | TaskOrder::Edit(..) | TaskOrder::Retry(..)
         );
         if is_leads && by.is_teammate() {
             return Err(not_for_teammates("that is for a person or the lead to do"));
@@ -42,8 +42,8 @@ impl View<'_> {
             TaskOrder::Release(id) => (self.release(by, *id, ids)?, None),
             TaskOrder::Assign(id, to) => (self.assign(by, *id, to, ids)?, None),
             TaskOrder::Cancel(id) => (self.withdraw((*id, TaskEvent::Cancelled), by, ids)?, None),
-            TaskOrder::Edit(id, fields) => (self.edit(by, *id, fields, ids)?, None),
-            TaskOrder::Retry(id) => (self.retry(by, *id, ids)?, None),
+            TaskOrder::Edit(id, fields) => (self.rewrite(by, (*id, TaskEvent::Edited), fields, ids)?, None),
+            TaskOrder::Retry(id, fields) => (self.rewrite(by, (*id, TaskEvent::Retried), fields, ids)?, None),
         };
         let changed = decision.records.iter().filter_map(|record| match record {
             Record::Task(record) => Some(record.task.clone()),

@@ -59,15 +59,17 @@ impl View<'_> {
         Err(conflict(message, "wait until some are completed, or put several into one task"))
     }
 
-    pub(super) fn edit(
+    /// Edits a task, or has it tried once more, with what is said of it now: no teammate can take it as it was in between.
+    pub(super) fn rewrite(
         &self,
         by: &Actor,
-        id: TaskId,
+        (id, event): (TaskId, TaskEvent),
         fields: &TaskFields,
         ids: &mut dyn Ids,
     ) -> Result<Decision, Refusal> {
-        let stepped = self.stepped(self.known_task(id)?, TaskEvent::Edited)?;
-        let mut task = fields.change(&stepped, by.as_str()).map_err(|why| usage("edit", why))?;
+        let stepped = self.stepped(self.known_task(id)?, event)?;
+        let command = if event == TaskEvent::Retried { "retry" } else { "edit" };
+        let mut task = fields.change(&stepped, by.as_str()).map_err(|why| usage(command, why))?;
         task.protected = self.protected(by);
         self.waits_for_known(&task)?;
         if let Some(cycle) = self.team.cycle(id, &task.blocked_by) {
@@ -78,13 +80,7 @@ impl View<'_> {
             let message = format!("task {id} would wait for itself: {}", way.join(" waits for "));
             return Err(conflict(message, "leave one of these out of `--after`"));
         }
-        Ok(Decision::default().task(self.recorded(TaskEvent::Edited, (task, by.as_str()), ids)))
-    }
-
-    pub(super) fn retry(&self, by: &Actor, id: TaskId, ids: &mut dyn Ids) -> Result<Decision, Refusal> {
-        let mut task = self.stepped(self.known_task(id)?, TaskEvent::Retried)?;
-        task.protected = self.protected(by);
-        Ok(Decision::default().task(self.recorded(TaskEvent::Retried, (task, by.as_str()), ids)))
+        Ok(Decision::default().task(self.recorded(event, (task, by.as_str()), ids)))
     }
 
     /// Refuses to wait for tasks that are not known, and are not made just now, before this one.

@@ -104,7 +104,7 @@ impl World {
         let resume = before.is_some() && self.rng.one_in(2);
         let environment = environment(u32::try_from(client.connection).unwrap());
         let mut order = self.varied(SpawnOrder { resume, ..SpawnOrder::new(name, environment) });
-        order.terms.prompt = (!resume).then(|| "begin".to_owned());
+        order.terms.prompt = (!resume || self.rng.one_in(2)).then(|| "begin".to_owned());
         order.terms.restart = self.rng.one_in(4).then_some(Restart::Never);
         let facts = SpawnFacts {
             held: None,

@@ -37,7 +37,8 @@ impl World {
                 };
                 TaskOrder::Edit(id, Box::new(fields))
             }
-            11 | 12 => TaskOrder::Retry(id),
+            11 => TaskOrder::Retry(id, Box::default()),
+            12 => TaskOrder::Retry(id, Box::new(self.fields(true))),
             13 => TaskOrder::Claim(None),
             14 | 15 => TaskOrder::Release(self.some_at(TaskStatus::InReview).unwrap_or(id)),
             _ => TaskOrder::List(self.rng.one_in(2).then_some(id)),

@@ -205,7 +205,7 @@ fn how_often_it_is_restarted_and_in_which_time_is_a_setting() {
         harness.skip_time(0.25);
         assert_eq!(restarts(&harness.ends(&present)), again);
     }
-    assert_eq!(note(&harness).unwrap(), "not started again: it was 1 times in 0.5 s");
+    assert_eq!(note(&harness).unwrap(), "not started again: it was 1 time in 0.5 s");
     harness.spawn(SpawnOrder { resume: true, ..order("alice") }).unwrap();
     for _ in 0..5 {
         let present = harness.starts("alice");

@@ -63,7 +63,6 @@ fn a_spawn_that_makes_no_sense_is_refused_and_changes_nothing() {
     harness.advance(0);
     harness.ends(&alice);
     let before = harness.team.clone();
-    let prompted = TermsPatch { prompt: Some("hi".to_owned()), ..TermsPatch::default() };
     let planning = TermsPatch { plan: Some(true), ..TermsPatch::default() };
     let cases = [
         (
@@ -71,7 +70,6 @@ fn a_spawn_that_makes_no_sense_is_refused_and_changes_nothing() {
             RefusalCode::Usage,
         ),
         (SpawnOrder { resume: true, ..order("bob") }, RefusalCode::NotFound),
-        (SpawnOrder { resume: true, terms: prompted, ..order("alice") }, RefusalCode::Usage),
     ];
     for (order, code) in cases {
         let refusal = harness.spawn(order.clone()).expect_err("a refusal");

@@ -15,8 +15,9 @@ use serde::{Deserialize, Serialize};
 use crate::config::RosterMember;
 use crate::control::SpawnOrder;
 use crate::environment::Environment;
-use crate::model_spec::ModelSpec;
+use crate::model_spec::{ModelSpec, Provider};
 use crate::state::config_dir;
+use crate::terms::Protocol;
 use crate::transcript::Usage;
 
 const BUILT_IN: &str = include_str!("prices.toml");
@@ -144,11 +145,18 @@ impl PriceError {
             }
             Self::Unknown { model, path } => format!(
                 "add `[\"{model}\"]` with `input`, `output`, `cache_write` and `cache_read` (dollars for a million tokens) \
-                 to {}; or limit it with --max-tokens",
-                path.display()
+                 to {}; or name a model whose price is known (`--model {}`); or limit it with --max-tokens",
+                path.display(),
+                priced(model)
             ),
         }
     }
+}
+
+/// Returns a model of the same service whose price is built in.
+fn priced(model: &str) -> String {
+    let provider = model.parse::<ModelSpec>().map_or(Provider::Anthropic, |spec| spec.provider);
+    full_name(provider.as_str())
 }
 
 /// The prices of models.
@@ -234,7 +242,45 @@ pub fn require_price(order: &SpawnOrder, recorded: Option<&RosterMember>) -> Res
     let model = terms.model.as_ref().map(ToString::to_string);
     let model = model.or_else(|| recorded.map(|member| member.model.clone()));
     let model = model.unwrap_or_else(|| ModelSpec::script().to_string());
-    Prices::of_environment(environment)?.require(&model)
+    let agent = terms.program.as_ref().map(|program| program.protocol);
+    let agent =
+        agent.or_else(|| recorded.and_then(|member| member.agent.as_ref()).map(|agent| agent.protocol));
+    Prices::of_environment(environment)?.require(&model_of(&model, agent))
+}
+
+/// Names the model of a teammate: its agent may have a default of its own.
+pub fn model_of(model: &str, agent: Option<Protocol>) -> String {
+    let names_none = model.parse::<ModelSpec>().is_ok_and(|spec| spec.model.is_none());
+    let default = agent.and_then(Protocol::default_model).filter(|_| names_none);
+    default.map_or_else(|| full_name(model), str::to_owned)
+}
+
+/// How old the built-in prices may be, in days, before that is worth a note.
+const OLD: i64 = 183;
+
+/// Returns the day of the built-in prices, as `2026-11-26`.
+pub fn date() -> &'static str {
+    // A test reads it.
+    let first = BUILT_IN.lines().next().unwrap_or_default();
+    first.strip_prefix("# Date: ").unwrap_or_default()
+}
+
+/// Tells whether the built-in prices are old at a time, in seconds since 1970.
+pub fn are_old(now: f64) -> bool {
+    #[expect(clippy::cast_possible_truncation, reason = "it has been less than a million days")]
+    let today = (now / 86_400.0).floor() as i64;
+    day(date()).is_none_or(|day| today - day > OLD)
+}
+
+/// Counts the days from 1970 to a date (https://howardhinnant.github.io/date_algorithms.html).
+fn day(date: &str) -> Option<i64> {
+    let mut numbers = date.split('-').map(|number| number.parse::<i64>().ok());
+    let (year, month, day) = (numbers.next()??, numbers.next()??, numbers.next()??);
+    let year = if month <= 2 { year - 1 } else { year };
+    let of_era = year.rem_euclid(400);
+    let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    let of_era = of_era * 365 + of_era / 4 - of_era / 100 + of_year;
+    Some(year.div_euclid(400) * 146_097 + of_era - 719_468)
 }
 
 /// Names the model that is meant by a provider alone.
@@ -284,6 +330,7 @@ mod tests {
             built_in.keys().all(|model| model.parse::<ModelSpec>().is_ok_and(|it| it.to_string() == *model))
         );
         assert_eq!(Prices::built_in().by_model, built_in);
+        assert!(day(date()).is_some_and(|day| day > 20_000), "{}", date());
         let sources =
             BUILT_IN.lines().filter(|line| line.starts_with("# Source: ") && line.contains("2026-"));
         assert_eq!(sources.count(), built_in.len());
@@ -296,7 +343,7 @@ mod tests {
         // 5 + 2.50 + 1 + 0.0625
         assert_eq!(cost("anthropic:claude-opus-4-5"), Some(Dollars(8_562_500)));
         assert_eq!(cost("anthropic:claude-opus-4-5-20251101"), Some(Dollars(8_562_500)));
-        for unknown in ["anthropic:claude-opus-4-5-fast", "openai:claude-opus-4-5", "anthropic", "x"] {
+        for unknown in ["anthropic:claude-opus-4-5-fast", "openai:claude-opus-4-5", "x"] {
             assert_eq!(cost(unknown), None, "{unknown}");
             assert_eq!(
                 prices.cost(unknown, &Usage::default()),
@@ -304,6 +351,36 @@ mod tests {
                 "what was not used is free"
             );
         }
+    }
+
+    #[test]
+    fn each_default_model_has_a_price_or_is_known_to_have_none() {
+        let prices = Prices::built_in();
+        for provider in Provider::ALL {
+            assert!(prices.of(provider.as_str()).is_some(), "{}", provider.as_str());
+        }
+        // A long prompt to the model of Codex costs more for each token: no one price is true.
+        let unpriced = [Protocol::Codex];
+        for protocol in Protocol::KNOWN {
+            let (provider, _) = protocol.service().unwrap();
+            let model = model_of(provider.as_str(), Some(protocol));
+            assert_eq!(prices.of(&model).is_none(), unpriced.contains(&protocol), "{model}");
+            assert_eq!(model_of("openai:x", Some(protocol)), "openai:x");
+        }
+        let hint = prices.require("openai:gpt-6.1-sol").unwrap_err().hint();
+        assert!(hint.contains("--model openai:gpt-5.1") && hint.contains("--max-tokens"), "{hint}");
+    }
+
+    #[test]
+    fn prices_are_old_after_half_a_year() {
+        assert_eq!(
+            (day("1970-01-01"), day("2000-03-01"), day("2026-11-26")),
+            (Some(0), Some(11_017), Some(20_783))
+        );
+        let of_list = day(date()).unwrap() as f64 * 86_400.0;
+        assert!(
+            !are_old(of_list) && !are_old(of_list + 180.0 * 86_400.0) && are_old(of_list + 190.0 * 86_400.0)
+        );
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! Nothing here imports a runtime, a file system, a clock or a random source: times and ids are arguments.
 
 pub(crate) mod allowance;
+pub(crate) mod ledger;
 pub(crate) mod state;
 pub(crate) mod submission;
 pub(crate) mod work;

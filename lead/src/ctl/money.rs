@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use teamd_shared::config::{Roster, RosterMember};
-use teamd_shared::price::{Dollars, Prices};
+use teamd_shared::price::{Dollars, Prices, model_of};
 
 use crate::ctl::context::Context;
 
@@ -16,9 +16,14 @@ pub(super) fn prices(context: &Context) -> Prices {
     })
 }
 
+/// Names the model of a member in full.
+pub(super) fn model(member: &RosterMember) -> String {
+    model_of(&member.model, member.agent.as_ref().map(|agent| agent.protocol))
+}
+
 /// Returns what a member has cost, at the price of its present model; none if that is not known, or no model was used.
 pub(super) fn of_member(member: &RosterMember, prices: &Prices) -> Option<Dollars> {
-    prices.cost(&member.model, &member.usage).filter(|_| !member.usage.is_nothing())
+    prices.cost(&model(member), &member.usage).filter(|_| !member.usage.is_nothing())
 }
 
 /// What a team has cost.

@@ -89,9 +89,12 @@ impl Waiting {
     /// Why a model call waits that was taken and has no answer yet: a model may think that long.
     pub const SILENT: &str = "the service is silent";
 
+    /// How it begins where an agent has asked the model.
+    pub const UNHEARD: &str = "for the model, which has said nothing";
+
     /// Tells whether the service is known not to serve: it is overloaded, or cannot be reached.
     pub fn is_outage(&self) -> bool {
-        self.why != Self::SILENT
+        self.why != Self::SILENT && !self.why.starts_with(Self::UNHEARD)
     }
 
     /// Says it as it is at a time, in seconds since 1970.

@@ -102,6 +102,15 @@ impl Protocol {
         }
     }
 
+    /// Returns the model that such an agent asks where none is named, in the newest version that was tested; none: it is not known.
+    pub const fn default_model(self) -> Option<&'static str> {
+        match self {
+            Self::Run => None,
+            Self::Claude => Some("anthropic:claude-opus-5-5"),
+            Self::Codex => Some("openai:gpt-6.1-sol"),
+        }
+    }
+
     /// Returns what is known of the agent behind it; none if that is a program of the user's own.
     pub const fn published(self) -> Option<Published> {
         match self {

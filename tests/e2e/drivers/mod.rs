@@ -3,6 +3,7 @@
 
 mod channel;
 mod life;
+mod metered;
 mod questions;
 mod real;
 mod recovery;
@@ -14,6 +15,7 @@ use crate::support::cgroup::note;
 use crate::support::process::{descendants, is_agent};
 use channel::*;
 use life::*;
+use metered::*;
 use questions::*;
 use recovery::*;
 
@@ -75,11 +77,19 @@ scenarios! {
     a_question_is_over_when_the_agent_has_ended
     no_program_that_a_tool_starts_speaks_as_the_agent
     a_flood_of_calls_is_refused
+    what_a_tool_asks_of_a_model_counts_and_is_refused_over_the_budget
+    what_a_tool_asks_of_a_model_is_held_to_the_tokens
+    no_model_is_asked_while_no_turn_runs
 }
 
 /// A team whose agents are these stubs; none without Python.
 fn team_of(stubs: &[&Stub], layers: &str) -> Option<Team> {
-    let team = Team::new().with("TEAM_SANDBOX_LAYERS", layers);
+    team_around(Team::new(), stubs, layers)
+}
+
+/// As [`team_of`], with the variables of a team that was begun.
+fn team_around(team: Team, stubs: &[&Stub], layers: &str) -> Option<Team> {
+    let team = team.with("TEAM_SANDBOX_LAYERS", layers);
     let team = stubs.iter().fold(team, |team, stub| team.with(stub.key, KEY));
     if !team.command("python3", ["-c", ""]).status().is_ok_and(|status| status.success()) {
         note("skipped: the stub of an agent needs python3");

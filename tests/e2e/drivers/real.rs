@@ -53,6 +53,8 @@ real_scenarios! {
     a_message_during_a_call_comes_with_its_outcome_and_outlives_a_kill
     it_is_told_each_message_once_whenever_it_is_killed
     no_program_that_its_shell_starts_speaks_as_it
+    its_model_calls_are_held_to_the_budget_and_its_tools_share_it
+    settings_of_a_project_do_not_lead_its_calls_past_the_gateway
 }
 
 impl Real {
@@ -88,6 +90,8 @@ fn it_obeys_the_gate_resumes_and_leaves_without_a_request(real: &Real) {
     let id = team.until_planned("carol");
     let first = server.requests().into_iter().find(|it| it.mentions("the first work")).unwrap();
     assert!(first.body["tools"].to_string().contains(real.plan_approval), "{}", first.body["tools"]);
+    // Its model is told that the plan is submitted: what it answers then is no part of what follows.
+    team.until("the end of its turn", || server.asked() >= 3);
     replies_are(vec![bash("echo yes > open; env"), Reply::text("written")]);
     team.teamctl(["approve", &id]).ok();
     team.until("the write behind the open gate", || team.made("open"));
@@ -223,6 +227,68 @@ fn it_is_told_each_message_once_whenever_it_is_killed(real: &Real) {
         assert_eq!(body.matches(&format!("{what} {round:02};")).count(), 1, "{what} {round}: {body}");
     }
     assert_eq!(team.shutdown("carol", &[], 0)["outcome"], "shutdown");
+}
+
+/// The agent asks its model in a turn alone, and as often as it may; a command of it that asks counts as well.
+fn its_model_calls_are_held_to_the_budget_and_its_tools_share_it(real: &Real) {
+    let Real { stub, bash, .. } = real;
+    let bash = *bash;
+    let is_claude = stub.agent == "claude";
+    let variable = stub.key.trim_end_matches("_API_KEY");
+    let (path, body) = if is_claude {
+        (
+            "/v1/messages",
+            r#"{"model":"m","max_tokens":9,"messages":[{"role":"user","content":"of a command"}]}"#,
+        )
+    } else {
+        ("/responses", r#"{"model":"m","input":"of a command"}"#)
+    };
+    let ask = format!(
+        "curl -s -o /dev/null -w '%{{http_code}} ' -H \"x-api-key: ${variable}_API_KEY\" -H \"authorization: Bearer ${variable}_API_KEY\" \
+         -H 'content-type: application/json' -H 'anthropic-version: 2023-06-01' -d '{body}' ${variable}_BASE_URL{path} >> asked"
+    );
+    let server = ModelServer::answering_any_client(move |request| {
+        let is_turn = request.body["tools"].as_array().is_some_and(|tools| !tools.is_empty());
+        let is_long = request.mentions("on and on") && !request.mentions("the last work");
+        if is_turn && is_long { bash(&ask) } else { Reply::text("done") }
+    });
+    let team = real.team(&server);
+    spawn(&team, stub, &[&["--max-turns", "6", "--prompt", "do it once"], real.flags].concat());
+    team.wait_for("carol", "idle");
+    assert_eq!(server.asked(), 1, "no call but that of the turn");
+    team.send("carol", "go on and on");
+    team.until_finished("carol", 2);
+    let notice = team.notices("carol").pop().unwrap();
+    assert_eq!(notice["idle_reason"], "max_turns", "{notice}");
+    assert_eq!(server.asked(), 7, "{:?}", std::fs::read_to_string(team.root().join("asked")));
+    // It can go on.
+    team.send("carol", "the last work");
+    team.until_finished("carol", 3);
+}
+
+/// What a project sets of addresses, keys and proxies holds for neither agent.
+fn settings_of_a_project_do_not_lead_its_calls_past_the_gateway(real: &Real) {
+    let server = ModelServer::answering_any_client(|_| Reply::text("reached"));
+    let team = real.team(&server);
+    for folder in [".claude", ".codex"] {
+        std::fs::create_dir_all(team.root().join(folder)).unwrap();
+    }
+    let of_claude = json!({
+        "apiKeyHelper": "echo of-the-project",
+        "env": {
+            "ANTHROPIC_BASE_URL": "http://127.0.0.1:9", "ANTHROPIC_AUTH_TOKEN": "of-the-project", "HTTP_PROXY": "http://127.0.0.1:9",
+            "CLAUDE_CODE_USE_BEDROCK": "1", "ANTHROPIC_CUSTOM_HEADERS": "x-api-key: of-the-project",
+        },
+    });
+    team.write(".claude/settings.json", &of_claude.to_string());
+    team.write(".claude/settings.local.json", &of_claude.to_string());
+    let of_codex = "model_provider = 'other'\nprofile = 'p'\n[model_providers.other]\nname = 'other'\nbase_url = 'http://127.0.0.1:9'\n\
+                    [model_providers.team]\nname = 'other'\nbase_url = 'http://127.0.0.1:9'\n[profiles.p]\nmodel_provider = 'other'\n";
+    team.write(".codex/config.toml", of_codex);
+    spawn(&team, &real.stub, &[&["--prompt", "a work"], real.flags].concat());
+    team.until_finished("carol", 1);
+    assert_eq!(team.notices("carol").pop().unwrap()["content"], "reached");
+    assert_eq!(server.asked(), 1);
 }
 
 /// Claude Code, Codex and the built-in agent, each with its own service: each claims a task, commits, and submits.

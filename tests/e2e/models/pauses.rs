@@ -99,7 +99,11 @@ fn what_a_worker_waits_for_and_how_long_is_shown_and_reaches_no_model() {
         _ => Reply::fail(529).with_header("retry-after", "60"),
     });
     let team = server.team().with("TEAM_MODEL_TIMEOUT", "8s");
-    let waits = |name: &str| team.member(name)["waiting"]["why"].as_str().map(str::to_owned);
+    let brief = |why: &str| match why.split_once(" cannot be reached: ") {
+        Some(_) => "the service cannot be reached".to_owned(),
+        None => why.to_owned(),
+    };
+    let waits = |name: &str| team.member(name)["waiting"]["why"].as_str().map(brief);
     for (name, api) in [("bob", Api::OpenAi), ("alice", Api::Anthropic)] {
         spawn(&team, name, api.model(), &format!("{name}'s work"));
     }

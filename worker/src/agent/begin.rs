@@ -7,7 +7,7 @@ use teamd_shared::control::Welcome;
 use teamd_shared::id::Ids;
 use teamd_shared::inbox::Durability;
 use teamd_shared::message::Message;
-use teamd_shared::price::{Price, Prices};
+use teamd_shared::price::{Price, Prices, model_of};
 use teamd_shared::settings::{DEFAULT_TURNS, Settings};
 use teamd_shared::team_dir::TeamDir;
 use teamd_shared::transcript::Event;
@@ -22,6 +22,7 @@ use crate::agent::outbox::Outbox;
 use crate::agent::session::Session;
 use crate::agent::transcript::{Transcript, TranscriptError};
 use crate::core::allowance::Allowance;
+use crate::core::ledger::Ledger;
 use crate::core::state::{Budget, State};
 use crate::core::submission::Submission;
 use crate::core::work::Work;
@@ -53,7 +54,8 @@ pub(crate) struct Parts<T> {
 fn price(welcome: &Welcome) -> Option<Price> {
     let prices = Prices::of_environment(&welcome.environment);
     let prices = prices.inspect_err(|error| tracing::error!("{error} (hint: {})", error.hint())).ok()?;
-    prices.of(&welcome.terms.model).copied()
+    let agent = welcome.terms.program.as_ref().map(|agent| agent.protocol);
+    prices.of(&model_of(&welcome.terms.model, agent)).copied()
 }
 
 impl<T: Tools> Session<T> {
@@ -112,6 +114,7 @@ impl<T: Tools> Session<T> {
             caller: Caller::of(&name),
             spawner: Spawner { environment: welcome.environment.clone(), terms: welcome.terms.clone() },
             incarnation,
+            ledger: Ledger::default(),
             approval: None,
             allowance: Allowance::default(),
         };

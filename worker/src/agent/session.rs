@@ -11,7 +11,7 @@ use teamd_shared::message::{ASKED_BY, AnsweredBy, Body, IdleReason, LEAD, Messag
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
 use teamd_shared::request::Status;
-use teamd_shared::transcript::{Entry, Event};
+use teamd_shared::transcript::{Entry, Event, Usage};
 use uuid::Uuid;
 
 use crate::agent::dispatcher::Dispatcher;
@@ -20,6 +20,7 @@ use crate::agent::mailbox::Consumed;
 use crate::agent::outbox::Outbox;
 use crate::agent::transcript::{Transcript, TranscriptError};
 use crate::core::allowance::Allowance;
+use crate::core::ledger::{Ledger, Spent};
 use crate::core::state::{End, Step};
 use crate::core::submission::Asks;
 use crate::model::{AgentMind, Model};
@@ -47,6 +48,8 @@ pub(crate) struct Session<T = Toolbox> {
     pub(crate) spawner: Spawner,
     /// Which incarnation it is.
     pub(crate) incarnation: u32,
+    /// What the piece of work has cost, by all that count it.
+    pub(crate) ledger: Ledger,
     /// The runtime's answer to a shutdown that could not be written, and the id of its line: it is written again.
     pub(crate) approval: Option<(RequestId, Uuid)>,
     /// What it may still do to its team in this piece of work.
@@ -61,6 +64,7 @@ impl<T: Tools> Session<T> {
     pub(crate) async fn run(mut self) -> Result<(), TranscriptError> {
         loop {
             self.dispatcher.catch_up().await;
+            self.allow_calls();
             match self.dispatcher.state.next(self.dispatcher.now()) {
                 Step::Wait(until) => {
                     let until = self
@@ -133,13 +137,31 @@ impl<T: Tools> Session<T> {
         Ok(())
     }
 
+    /// Lets the agent and its tools ask a model while a turn of it runs, as the budget says; and not at all without one.
+    fn allow_calls(&mut self) {
+        let Self { dispatcher, model, .. } = self;
+        let has_turn = model.agent().is_some_and(|agent| agent.is_in_turn());
+        dispatcher.toolbox.allow(has_turn.then(|| dispatcher.state.budget_left()));
+    }
+
     /// Records what was charged for, and belongs to no answer yet: what was charged for one that does not come, and what an agent does not
     /// report.
     pub(crate) fn charge(&mut self) -> Result<(), TranscriptError> {
-        let (mut usage, model_calls) = self.model.take_unrecorded();
-        usage += self.dispatcher.toolbox.take_spent();
-        let is_nothing = usage.is_nothing() && model_calls == 0;
-        if is_nothing { Ok(()) } else { self.record(Event::Charged { usage, model_calls }) }
+        let (usage, calls) = self.model.take_unrecorded();
+        let Spent { usage, calls: model_calls } = self.due(usage, calls);
+        if !usage.is_nothing() || model_calls > 0 {
+            self.record(Event::Charged { usage, model_calls })?;
+        }
+        // What was taken out of the count is part of the work now.
+        self.allow_calls();
+        Ok(())
+    }
+
+    /// Returns what is to be recorded, now that the model or the agent has said this of its cost.
+    pub(crate) fn due(&mut self, usage: Usage, calls: u32) -> Spent {
+        self.ledger.report(usage, calls);
+        self.ledger.meter(self.dispatcher.toolbox.take_spent());
+        self.ledger.due()
     }
 
     /// Tells the lead what it was not told yet; returns when to try again, if that cannot be done now.
@@ -167,6 +189,9 @@ impl<T: Tools> Session<T> {
         self.transcript.append(&entry)?;
         self.model.observe(&entry.event);
         self.dispatcher.state.follow(&entry.event);
+        if matches!(entry.event, Event::Idle { .. } | Event::Left { .. }) {
+            self.ledger = Ledger::default();
+        }
         let is_work = !self.dispatcher.state.is_idle();
         self.model.agent().into_iter().for_each(|agent| agent.is_work = is_work);
         Ok(())

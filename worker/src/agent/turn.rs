@@ -42,6 +42,7 @@ impl<T: Tools> Session<T> {
         }
         let asked = (dispatcher.state.budget_left(), dispatcher.state.gate());
         let came = dispatcher.run_until(model.answer(asked, &mut |heard| live.observe(heard))).await;
+        let limit = self.dispatcher.toolbox.refused();
         self.charge()?;
         match came {
             Ok(Ok(entry)) => return self.answered(entry),
@@ -50,7 +51,10 @@ impl<T: Tools> Session<T> {
                 self.stop_agent(&why).await?;
                 self.dispatcher.state.dropped();
             }
-            Ok(Err(ModelError::Spent)) => self.dispatcher.state.dropped(),
+            Ok(Err(ModelError::Spent)) => match limit {
+                Some(limit) => self.dispatcher.state.stopped(limit),
+                None => self.dispatcher.state.dropped(),
+            },
             Ok(Err(ModelError::Gone(how))) => {
                 tracing::warn!("the agent {how}; it is started again");
                 self.dispatcher.state.dropped();
@@ -89,6 +93,9 @@ impl<T: Tools> Session<T> {
         let Some(agent) = self.model.agent() else { return Ok(()) };
         agent.permissions = self.dispatcher.state.permissions();
         let news = agent.news();
+        if !news.is_empty() {
+            self.dispatcher.toolbox.allow(Some(self.dispatcher.state.budget_left()));
+        }
         if !news.is_empty() && !mutant::is_on("told-before-it-lasts") {
             self.transcript.sync()?;
         }
@@ -137,7 +144,9 @@ impl<T: Tools> Session<T> {
                 Outcome::error(self.broken_off(&why))
             }
         };
-        self.end_call(outcome)
+        self.end_call(outcome)?;
+        // It may have asked a model.
+        self.charge()
     }
 
     /// Ends the turn of the agent; where it must not go on in any case, the agent itself.
@@ -166,7 +175,9 @@ impl<T: Tools> Session<T> {
 
     /// Records an answer with the ids of what its calls will send, before the first of them runs.
     fn answered(&mut self, mut entry: Event) -> Result<(), TranscriptError> {
-        if let Event::Answer { content, .. } = &mut entry {
+        if let Event::Answer { content, usage, model_calls, .. } = &mut entry {
+            let due = self.due(*usage, *model_calls);
+            (*usage, *model_calls) = (due.usage, due.calls);
             for block in content {
                 if let Block::ToolUse { name, message_id, request_id, .. } = block
                     && self.caller.after_crash(name) == AfterCrash::RunAgainWithIds
@@ -234,14 +245,24 @@ impl<T: Tools> Session<T> {
             };
             return self.end_call(Outcome::error(why));
         }
-        self.dispatcher.state.calling(activity, action.changes(gate), action.is_mind());
+        let is_mind = action.is_mind();
+        self.dispatcher.state.calling(activity, action.changes(gate), is_mind);
+        if is_mind {
+            self.dispatcher.toolbox.allow(Some(self.dispatcher.state.budget_left()));
+        }
         let mut running = self.dispatcher.toolbox.start(action, gate);
         self.dispatcher.state.background(self.dispatcher.toolbox.has_background());
         let outcome = match self.dispatcher.run_until(running.finish()).await {
             Ok(outcome) => self.explained(outcome),
             Err(why) => self.dispatcher.run_to_end(running.cancel(&self.broken_off(&why))).await,
         };
-        self.end_call(outcome)
+        let limit = self.dispatcher.toolbox.refused().filter(|_| is_mind && outcome.is_error);
+        self.end_call(outcome)?;
+        if let Some(limit) = limit {
+            self.charge()?;
+            self.dispatcher.state.stopped(limit);
+        }
+        Ok(())
     }
 
     /// Says with a command that failed that it could change nothing, if that is so because of a check.

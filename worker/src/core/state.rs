@@ -48,6 +48,8 @@ pub(crate) struct State {
     take_in_at: Option<Duration>,
     /// The pause in the model call that runs.
     pause: Option<Waiting>,
+    /// Why the service of the model did not serve when a call of it was dropped; none since a call has begun again.
+    outage: Option<String>,
     limits: Budget,
     interrupted: bool,
     /// Whether work has arrived during a call, and the model was not asked since.
@@ -203,6 +205,7 @@ impl State {
             arrived,
             take_in_at: None,
             pause: None,
+            outage: None,
             limits,
             interrupted: false,
             has_news: false,

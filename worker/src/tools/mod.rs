@@ -35,7 +35,7 @@ use std::future::Future;
 use teamd_shared::control::TaskOrder;
 use teamd_shared::id::RequestId;
 use teamd_shared::member::Gate;
-use teamd_shared::message::ALL;
+use teamd_shared::message::{ALL, IdleReason};
 use teamd_shared::transcript::Usage;
 
 use answer_plan::AnswerPlan;
@@ -57,6 +57,8 @@ use tasks::TaskAction;
 pub(crate) use toolbox::{Toolbox, ToolboxConfig};
 pub(crate) use workspace::{Guide, Rest};
 use write_file::WriteFile;
+
+use crate::core::state::Budget;
 
 /// One call of a tool, as it was read.
 #[derive(Debug, Clone, PartialEq)]
@@ -223,9 +225,15 @@ pub(crate) trait Tools: std::fmt::Debug {
     fn is_agent_itself(&self) -> bool {
         true
     }
-    /// Takes out what the agent has spent that it does not report.
-    fn take_spent(&mut self) -> Usage {
-        Usage::default()
+    /// Takes out what the agent and its tools have spent, as its gateway counts it, and in how many model calls.
+    fn take_spent(&mut self) -> (Usage, u32) {
+        (Usage::default(), 0)
+    }
+    /// Sets what they may spend, beyond what was taken out; none: no turn runs, and no model is asked.
+    fn allow(&mut self, _budget: Option<Budget>) {}
+    /// Returns which limit a model call of this turn was refused for, if one was.
+    fn refused(&self) -> Option<IdleReason> {
+        None
     }
     /// Opens the gate of the agent, if one runs behind a closed gate; tells whether that is so.
     fn open_gate(&mut self) -> bool {

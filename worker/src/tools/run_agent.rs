@@ -86,6 +86,9 @@ impl Setting<'_> {
     /// The system's error.
     pub(super) fn launch(mut self, launch: Launch, state: &Path) -> io::Result<(AgentProcess, GateHandle)> {
         let Launch { mut driver, session, lines, afresh } = launch;
+        if let Some(why) = driver.refuses(&self.config.workspace) {
+            return Err(io::Error::other(why));
+        }
         let mut session = AgentSession { id: session, history: driver.history(state, session) };
         if afresh && let Some(history) = session.history.take() {
             put_aside(state, &history)?;

@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use teamd_shared::environment::Environment;
-use teamd_shared::member::{Agent, Bounds, Gate, Protocol, Sandbox, SandboxMode};
+use teamd_shared::member::{Agent, Bounds, Gate, Sandbox, SandboxMode};
+use teamd_shared::message::IdleReason;
 use teamd_shared::name::Name;
 use teamd_shared::sandbox::{Namespaces, Promise};
 use teamd_shared::team_dir::TeamDir;
@@ -21,6 +22,7 @@ use super::{AgentProcess, EditFile, Launch, LocalAction, Outcome, RunAgent, Runs
 use crate::args::Confinement;
 use crate::caches::{self, Keeps};
 use crate::cgroup::OwnCgroup;
+use crate::core::state::Budget;
 use crate::model::{Gateway, Meter};
 use crate::sandbox::{self, Origin, Places, TempDir};
 
@@ -85,7 +87,7 @@ pub(crate) struct Toolbox {
     background: Background,
     /// The gate of the agent that runs, or ran last.
     gate: Option<GateHandle>,
-    /// What the agent has spent that does not report it.
+    /// What the agent and its tools have spent, and may spend.
     meter: Meter,
     /// What the model is told with its first command.
     first_note: String,
@@ -180,8 +182,8 @@ impl Toolbox {
         let granted = if live { Gate::Open } else { gate };
         let mut policy = self.places.policy(sandbox, granted, (layers, weak))?;
         let has_network = live && sandbox.has_network(granted);
-        let meter = (agent.protocol == Protocol::Run).then(|| self.meter.clone());
-        let gateway = Gateway::new(sandbox, has_network).with_models(&self.config.environment, meter);
+        let gateway = Gateway::new(sandbox, has_network);
+        let gateway = gateway.with_models(&self.config.environment, self.meter.clone());
         if let Some(policy) = &mut policy {
             team_dir.open_folder(Some("run")).map_err(|error| error.to_string())?;
             // Without a network namespace of its own, its model is reached by the network of the machine.
@@ -232,7 +234,7 @@ impl Toolbox {
 impl Tools for Toolbox {
     type Running = Running;
 
-    fn take_spent(&mut self) -> Usage {
+    fn take_spent(&mut self) -> (Usage, u32) {
         self.meter.take()
     }
 
@@ -240,6 +242,14 @@ impl Tools for Toolbox {
         let ToolboxConfig { agent, sandbox, confinement, .. } = &self.config;
         let is_confined = sandbox.mode != SandboxMode::Off;
         agent.is_none() || !is_confined || confinement.layers.enforcement(Promise::Agents, true).is_ok()
+    }
+
+    fn allow(&mut self, budget: Option<Budget>) {
+        self.meter.allow(budget);
+    }
+
+    fn refused(&self) -> Option<IdleReason> {
+        self.meter.refused()
     }
 
     // File tools are done when this returns.

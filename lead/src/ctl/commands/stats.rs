@@ -22,7 +22,7 @@ pub(in crate::ctl) fn run(context: &Context) -> CommandResult {
     let mut account = Account::new(&past, teamd_shared::clock::wall());
     for member in &roster.members {
         let runs = roster::runs(&roster, member);
-        account.member((&member.name, &member.model, runs), &ledger(&dir, &member.name)?);
+        account.member((&member.name, &money::model(member), runs), &ledger(&dir, &member.name)?);
     }
     if context.out.is_json() {
         let members = account.members.iter().map(|(name, it)| it.to_json(&prices, json!({"name": name})));

@@ -109,6 +109,7 @@ pub(in crate::ctl) fn parts(event: &Event, is_command: bool) -> Vec<Part> {
         )],
         Event::Messages { messages } => messages.iter().map(message).collect(),
         Event::Answer { content, usage, cut, .. } => answer(content, usage, *cut),
+        Event::Charged { usage, .. } if usage.is_nothing() => Vec::new(),
         Event::Charged { usage, .. } => vec![Part::Detail(format!("cost {}", tokens(usage)))],
         Event::Result { content, is_error, .. } => {
             vec![Part::Result { content: content.clone(), is_error: *is_error, is_command }]

@@ -13,7 +13,7 @@ use teamd_shared::transcript::Usage;
 use super::guard::View;
 use crate::ctl::commands::task::blockers;
 use crate::ctl::grouping::{Group, headline};
-use crate::ctl::money::TeamCost;
+use crate::ctl::money::{self, TeamCost};
 use crate::ctl::table::cut;
 use crate::ctl::top::act;
 use crate::ctl::view::{
@@ -222,7 +222,7 @@ impl Shown<'_, '_> {
         for member in &roster.members {
             let ledger = ledgers.of(&member.name).into_iter();
             ledger.for_each(|it| {
-                account.member((&member.name, &member.model, running.contains(&member.name)), it)
+                account.member((&member.name, &money::model(member), running.contains(&member.name)), it)
             });
         }
         let spent = || account.members.values().flat_map(|share| &share.spent);

@@ -148,7 +148,7 @@ impl State {
     pub(crate) fn thinking(&mut self) {
         let results = matches!(self.work.at, At::Turn { results: true });
         self.work.at = At::Thinking { results };
-        (self.pause, self.has_news) = (None, false);
+        (self.pause, self.outage, self.has_news) = (None, None, false);
     }
 
     /// The model call waits for its service, or goes on.
@@ -159,6 +159,7 @@ impl State {
     /// The model call was dropped, as if it had never begun.
     pub(crate) fn dropped(&mut self) {
         let results = matches!(self.work.at, At::Thinking { results: true });
+        self.outage = self.pause.take().filter(Waiting::is_outage).map(|pause| pause.why);
         self.work.at = At::Turn { results };
     }
 
@@ -166,6 +167,11 @@ impl State {
     pub(crate) fn failed(&mut self, told: String) {
         self.work.closing = told;
         self.work.at = At::Done(IdleReason::Failed);
+    }
+
+    /// The work has reached a limit in the middle of a turn.
+    pub(crate) fn stopped(&mut self, limit: IdleReason) {
+        self.work.at = At::Done(limit);
     }
 
     /// A call begins; `gated`: an open gate let it through; `is_mind`: it is the agent itself at work.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use teamd_shared::id::RequestId;
+use teamd_shared::member::Waiting;
 use teamd_shared::message::{IdleReason, Relevance};
 use teamd_shared::request::Status;
 use teamd_shared::task::TaskId;
@@ -167,6 +168,10 @@ impl State {
             // The person who is asked says something else first, and must be heard.
             (At::Asking, None) if self.arrived.of_person => Err(Why::SpokenTo),
             (At::Thinking { .. }, _) if self.release => Err(Why::Released),
+            // Between two attempts there is no model call that could be answered.
+            (At::Thinking { .. }, Some(shutdown)) if self.has_outage() && now >= shutdown.not_before => {
+                Err(Why::Overdue)
+            }
             (At::Thinking { .. } | At::Calling { is_mind: true, .. }, Some(shutdown)) => {
                 match shutdown.decide_by.max(shutdown.not_before) {
                     over if now >= over => Err(Why::Overdue),
@@ -197,12 +202,18 @@ impl State {
             At::Idle => "idle".to_owned(),
             At::Pending(_) if self.has_plan() => "waiting for a verdict on its plan".to_owned(),
             At::Pending(_) => "waiting for a permission".to_owned(),
+            At::Turn { .. } if let Some(why) = &self.outage => format!("no model could answer: {why}"),
             At::Turn { .. } | At::Call if overdue => {
                 format!("no answer within {} s", shutdown.directive.decide_within)
             }
             _ => return None,
         };
         Some(Step::Approve { request_id: shutdown.directive.request_id.clone(), reason })
+    }
+
+    /// Tells whether the model call that runs waits until its service serves again.
+    fn has_outage(&self) -> bool {
+        self.pause.as_ref().is_some_and(Waiting::is_outage)
     }
 
     /// The model learns of a shutdown together with results, so that work that came before it has begun.

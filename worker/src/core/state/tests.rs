@@ -432,3 +432,28 @@ fn a_call_that_waits_for_a_person_yields_to_whatever_else_comes() {
     state.call_ended(false);
     assert_eq!(state.next(NOW), Step::Think);
 }
+
+#[test]
+fn a_model_that_cannot_be_reached_has_no_vote_to_wait_for() {
+    let outage = Waiting { until: 5.0, why: "connection refused by 127.0.0.1:1".to_owned() };
+    let silent = Waiting { until: 5.0, why: Waiting::SILENT.to_owned() };
+    let asked = |pause: Option<Waiting>| {
+        let mut state = at(At::Turn { results: true });
+        state.thinking();
+        state.pause(pause);
+        drop(state.directive(asks(2), NOW));
+        state
+    };
+    assert!(asked(None).hold(NOW).is_ok() && asked(Some(silent)).hold(NOW).is_ok());
+    let mut state = asked(Some(outage.clone()));
+    assert_eq!(state.hold(NOW), Err(Why::Overdue));
+    state.dropped();
+    let Step::Approve { reason, .. } = state.next(NOW) else { panic!("{:?}", state.next(NOW)) };
+    assert_eq!(reason, "no model could answer: connection refused by 127.0.0.1:1");
+    // A pause that begins after it was asked for is the same; one that is over is none.
+    let mut state = asked(None);
+    state.pause(Some(outage));
+    assert_eq!(state.hold(NOW), Err(Why::Overdue));
+    state.pause(None);
+    assert!(state.hold(NOW).is_ok());
+}

@@ -2,6 +2,7 @@
 //! pipe, as control messages that carry MCP. Written from the frames of version 2.1.330.
 
 use std::collections::HashMap;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
@@ -10,7 +11,7 @@ use teamd_shared::transcript::Usage;
 use uuid::Uuid;
 
 use super::handed::HandedCalls;
-use super::{AgentDriver, AgentSession, HandedTool, Heard, too_old, why_it_failed};
+use super::{AgentDriver, AgentSession, HandedTool, Heard, open_kept, too_old, why_it_failed};
 use crate::core::submission::Permission;
 
 /// What the tools that are handed over are called by the agent.
@@ -21,12 +22,22 @@ const PREFIX: &str = "mcp__team__";
 const SETTINGS: [(&str, &str); 2] =
     [("ENABLE_TOOL_SEARCH", "false"), ("CLAUDE_CODE_DISABLE_BACKGROUND_TASKS", "1")];
 
+/// The files of a project's settings, and the variables of theirs that cannot be outranked.
+const PROJECT: [&str; 2] = [".claude/settings.json", ".claude/settings.local.json"];
+const REFUSED: [&str; 1] = ["ANTHROPIC_API_KEY"];
+
+/// How much of such a file is read, in bytes.
+const MAX_SETTINGS: u64 = 1 << 20;
+
 /// Its tools for teams, tasks, worktrees and subagents of its own: two protocols confuse a model. And those that ask a person.
 const DISALLOWED: &str = "Task,Agent,SendMessage,ListAgents,EnterWorktree,ExitWorktree,EnterPlanMode,ExitPlanMode,AskUserQuestion,CronCreate,CronDelete,CronList,ScheduleWakeup,Workflow,Monitor,TaskStop";
 
-/// The variables by which it finds its model, beside those of its key. The settings of a project may set any variable, and go before those that it
+/// The variables by which it finds its model, beside its key. The settings of a project may set any variable, and go before those that it
 /// is started with: a program in the workspace could answer in the place of the model, and call tools as it likes.
-const OF_THE_WAY: [&str; 16] = [
+const OF_THE_WAY: [&str; 19] = [
+    "ANTHROPIC_AUTH_TOKEN",
+    "ANTHROPIC_CUSTOM_HEADERS",
+    "CLAUDE_CODE_OAUTH_TOKEN",
     "ANTHROPIC_BASE_URL",
     "ANTHROPIC_UNIX_SOCKET",
     "ANTHROPIC_BEDROCK_BASE_URL",
@@ -210,7 +221,7 @@ fn way(found: &[(&'static str, String)]) -> Value {
         let value = found.iter().find(|(known, _)| *known == name).map(|(_, value)| value.as_str());
         variables.insert(name.to_owned(), json!(value.unwrap_or_default()));
     }
-    json!({"env": variables})
+    json!({"env": variables, "apiKeyHelper": ""})
 }
 
 impl AgentDriver for Claude {
@@ -251,6 +262,16 @@ impl AgentDriver for Claude {
 
     fn settings(&self) -> &'static [(&'static str, &'static str)] {
         &SETTINGS
+    }
+
+    fn refuses(&self, workspace: &Path) -> Option<String> {
+        PROJECT.iter().find_map(|file| {
+            let mut text = String::new();
+            // One that cannot be read, the agent cannot read either.
+            open_kept(&workspace.join(file)).ok()?.take(MAX_SETTINGS).read_to_string(&mut text).ok()?;
+            let variable = sets_refused(&text)?;
+            Some(format!("{file} of the project sets `env.{variable}`, and the gateway takes its own key alone: take it out there"))
+        })
     }
 
     fn history(&self, state: &Path, session: Uuid) -> Option<PathBuf> {
@@ -353,6 +374,12 @@ fn outcomes(content: &Value) -> Vec<Heard> {
         Heard::Outcome { id, content, is_error: block["is_error"] == true }
     };
     results.map(outcome).collect()
+}
+
+/// Returns a variable that settings set, and may not.
+fn sets_refused(settings: &str) -> Option<&'static str> {
+    let settings: Value = serde_json::from_str(settings).ok()?;
+    REFUSED.into_iter().find(|name| settings["env"].get(name).is_some())
 }
 
 fn usage_of(value: &Value) -> Usage {

@@ -261,13 +261,19 @@ impl Codex {
     }
 }
 
+/// Names the gateway as a provider of models. No file of a project can hold settings for a name that it does not know.
+fn provider(session: &AgentSession) -> String {
+    format!("team_{}", session.id.simple())
+}
+
 impl AgentDriver for Codex {
-    fn arguments(&self, _: &AgentSession, variables: &[(&'static str, String)]) -> Vec<String> {
+    fn arguments(&self, session: &AgentSession, variables: &[(&'static str, String)]) -> Vec<String> {
         let mut settings: Vec<_> = OFF.iter().map(|name| format!("{name}=false")).collect();
         if let Some((_, base)) = variables.iter().find(|(name, _)| *name == "OPENAI_BASE_URL") {
-            settings.push("model_provider=\"team\"".to_owned());
+            let provider = provider(session);
+            settings.push(format!("model_provider=\"{provider}\""));
             settings.push(format!(
-                "model_providers.team={{name=\"team\",base_url=\"{base}\",env_key=\"OPENAI_API_KEY\",wire_api=\"responses\"}}"
+                "model_providers.{provider}={{name=\"team\",base_url=\"{base}\",env_key=\"OPENAI_API_KEY\",wire_api=\"responses\"}}"
             ));
         }
         let settings = settings.into_iter().flat_map(|setting| ["-c".to_owned(), setting]);

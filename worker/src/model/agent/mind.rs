@@ -40,6 +40,9 @@ const PLAN_WAITS: &str =
 /// What is told of a call whose turn is over.
 const NO_OUTCOME: &str = "the turn of the agent ended without an outcome of this call";
 
+/// How long the agent may still say something when a model call was refused since the budget is spent. Some ask again for minutes.
+const SPENT: Duration = Duration::from_secs(1);
+
 /// What comes of a call that runs in the agent.
 #[derive(Debug)]
 pub(crate) enum Came {
@@ -177,6 +180,26 @@ impl AgentMind {
     /// Another worker goes on with the conversation: how far the agent has come with its work is not known.
     pub(crate) fn goes_on(&mut self) {
         self.in_turn = self.is_work;
+    }
+
+    /// Tells whether a turn runs: only then its model is asked.
+    pub(crate) fn is_in_turn(&self) -> bool {
+        self.in_turn && self.process.is_some()
+    }
+
+    /// Tells whether a model call of this turn was refused since the budget is spent.
+    fn is_spent(&self) -> bool {
+        self.process.as_ref().is_some_and(|process| process.meter.refused().is_some())
+    }
+
+    /// Returns a future that is over when the agent waits in vain for a model call that was refused since the budget is spent.
+    fn spent(&self) -> impl Future<Output = ()> + use<> {
+        let meter = self.process.as_ref().map(|process| process.meter.clone());
+        async move {
+            let Some(meter) = meter else { return std::future::pending().await };
+            meter.until_refused().await;
+            tokio::time::sleep(SPENT).await;
+        }
     }
 
     /// Returns where the outage of the moment stands.

@@ -104,6 +104,10 @@ pub(crate) trait AgentDriver: Debug + Send {
     fn settings(&self) -> &'static [(&'static str, &'static str)] {
         &[]
     }
+    /// Says why the agent cannot run in this workspace, if settings of the project there would lead its calls past the gateway.
+    fn refuses(&self, _workspace: &Path) -> Option<String> {
+        None
+    }
     /// Returns the file in which the agent keeps a session, if it is there; `state`: its state directory.
     fn history(&self, state: &Path, session: Uuid) -> Option<PathBuf>;
     /// Tells whether an entry of that file is this message, in the conversation.

@@ -58,7 +58,11 @@ pub(super) fn explain(failure: &Failure, settings: &Settings, attempts: u32) -> 
             "use a key that may use this model, or name another model".to_owned(),
         ),
         FailureKind::Status(404) => (
-            format!("{provider} at {host} has no model {:?}: {said}", settings.model),
+            if settings.model.is_empty() {
+                format!("{provider} at {host} does not know the model: {said}")
+            } else {
+                format!("{provider} at {host} has no model {:?}: {said}", settings.model)
+            },
             format!("name one that it has (`--model {provider}:MODEL`, or MODEL_ID), and look at {base}"),
         ),
         FailureKind::Status(408 | 409 | 429 | 500..=599) => return no_answer(settings, attempts, &said),
@@ -156,6 +160,58 @@ mod tests {
         ] {
             assert!(error.to_string().contains(said), "{error}");
             assert!(error.hint().contains(hint), "{error}: {}", error.hint());
+        }
+    }
+
+    /// What is shown while it is tried again, what its explanation says, and the next step.
+    #[test]
+    fn each_failure_names_its_cause_and_the_next_step() {
+        let new = |kind, detail: &str| Failure::new(kind, detail);
+        let status = |status, detail: &str| new(FailureKind::Status(status), detail);
+        for (failure, brief, said, hint) in [
+            (
+                new(FailureKind::Unreachable, "connection refused"),
+                "api.anthropic.com cannot be reached: connection refused",
+                "cannot be reached: connection refused",
+                "base URL",
+            ),
+            (
+                new(FailureKind::Unreachable, "its name is not found"),
+                "api.anthropic.com cannot be reached: its name is not found",
+                "its name is not found",
+                "network",
+            ),
+            (new(FailureKind::Certificate, "UnknownIssuer"), "is not trusted", "UnknownIssuer", "TEAM_CA"),
+            (
+                new(FailureKind::WrongService, "it does not speak TLS (https)"),
+                "does not answer as such a service does",
+                "TLS",
+                "ANTHROPIC_BASE_URL",
+            ),
+            (
+                new(FailureKind::WrongService, "a page (text/html) is no answer"),
+                "does not answer as such a service does",
+                "a page",
+                "ANTHROPIC_BASE_URL",
+            ),
+            (
+                status(401, "invalid x-api-key"),
+                "its key is refused (401)",
+                "refuses the key",
+                "ANTHROPIC_API_KEY",
+            ),
+            (status(402, "billing"), "no credit left", "has no credit left", "add credit"),
+            (status(404, "model: x"), "its model is not known there (404)", "has no model", "--model"),
+            (status(529, "Overloaded"), "overloaded (529)", "Overloaded (529)", "later"),
+        ] {
+            let settings = settings("anthropic:claude-x");
+            assert!(failure.brief(&settings.host()).contains(brief), "{}", failure.brief(&settings.host()));
+            let error = explain(&failure, &settings, 6);
+            assert!(
+                error.to_string().contains(said) && error.hint().contains(hint),
+                "{error}: {}",
+                error.hint()
+            );
         }
     }
 

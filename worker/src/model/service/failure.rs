@@ -153,18 +153,22 @@ impl Failure {
         self.has_status(&[429, 503, 529]) || self.retry_after.is_some()
     }
 
-    /// Describes the failure in a few words of our own: nothing that came from outside is among them.
-    pub(super) fn brief(&self) -> String {
+    /// Describes the failure in a few words of our own, given the host: nothing that its service has said is among them.
+    pub(super) fn brief(&self, host: &str) -> String {
         match self.kind {
+            FailureKind::Status(_) if self.is_out_of_credit() => "no credit left".to_owned(),
+            FailureKind::Status(401) => "its key is refused (401)".to_owned(),
+            FailureKind::Status(403) => "its key may not do this (403)".to_owned(),
+            FailureKind::Status(404) => "its model is not known there (404)".to_owned(),
             FailureKind::Status(429) => "asked too often (429)".to_owned(),
             FailureKind::Status(529) => "overloaded (529)".to_owned(),
             FailureKind::Status(503) => "not available (503)".to_owned(),
             FailureKind::Status(status) => format!("the service failed ({status})"),
-            FailureKind::Unreachable | FailureKind::Certificate => "the service cannot be reached".to_owned(),
+            FailureKind::Unreachable => format!("{host} cannot be reached: {}", self.detail),
+            FailureKind::Certificate => format!("the certificate of {host} is not trusted"),
+            FailureKind::WrongService => format!("{host} does not answer as such a service does"),
             FailureKind::Silent => "the service was silent".to_owned(),
-            FailureKind::Incomplete | FailureKind::WrongService | FailureKind::TooLarge => {
-                "the answer broke off".to_owned()
-            }
+            FailureKind::Incomplete | FailureKind::TooLarge => "the answer broke off".to_owned(),
         }
     }
 }

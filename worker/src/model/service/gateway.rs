@@ -10,6 +10,7 @@
 //! request must show a token that only this agent was given.
 
 mod meter;
+mod scrub;
 mod tunnel;
 mod upstream;
 
@@ -53,8 +54,7 @@ pub(crate) struct Gateway {
     hosts: Option<Hosts>,
     ports: Vec<u16>,
     token: String,
-    /// None: the agent reports what it spends.
-    meter: Option<Meter>,
+    meter: Meter,
 }
 
 /// A tunnel that begins when the answer to its request has been sent.
@@ -67,17 +67,22 @@ impl Gateway {
             upstreams: Vec::new(),
             hosts: has_network.then(|| Hosts::new(&sandbox.hosts)),
             ports: if has_network { sandbox.ports.clone() } else { Vec::new() },
-            meter: None,
+            meter: Meter::default(),
             token: format!("teamd-{}", Uuid::new_v4().simple()),
         }
     }
 
-    /// Adds each service of a model whose key is in the environment. `meter`: counts what is spent by an agent that does not report it.
+    /// Adds each service of a model whose key is in the environment. `meter`: counts what is spent, and says what may be.
     #[must_use]
-    pub(crate) fn with_models(self, environment: &Environment, meter: Option<Meter>) -> Self {
+    pub(crate) fn with_models(self, environment: &Environment, meter: Meter) -> Self {
         let upstreams = [Provider::Anthropic, Provider::OpenAi].into_iter();
         let upstreams = upstreams.filter_map(|provider| Upstream::new(provider, environment)).collect();
         Self { upstreams, meter, ..self }
+    }
+
+    /// Returns what counts its calls.
+    pub(crate) fn meter(&self) -> Meter {
+        self.meter.clone()
     }
 
     /// Tells whether a model can be reached through it.
@@ -184,7 +189,7 @@ impl Gateway {
         if request.method() != Method::CONNECT {
             let upstream = self.upstreams.iter().find(|upstream| upstream.serves(request.uri().path()));
             return Ok(match upstream {
-                Some(upstream) => upstream.forward(request, &self.token, self.meter.as_ref()).await,
+                Some(upstream) => upstream.forward(request, &self.token, &self.meter).await,
                 None => {
                     refusal(StatusCode::NOT_FOUND, "the gateway knows no such path, or has no key for it")
                 }
@@ -235,6 +240,11 @@ fn refusal(status: StatusCode, why: &str) -> Response<Body> {
     *response.status_mut() = status;
     let kind = hyper::header::HeaderValue::from_static("application/json");
     response.headers_mut().insert(hyper::header::CONTENT_TYPE, kind);
+    // The libraries of both providers read it: to ask again does not help.
+    if status.is_client_error() {
+        let never = hyper::header::HeaderValue::from_static("false");
+        response.headers_mut().insert("x-should-retry", never);
+    }
     response
 }
 

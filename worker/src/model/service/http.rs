@@ -45,6 +45,10 @@ pub(super) async fn exchange(
             return wrong(format!("it answered with status {status}, which holds no answer"));
         }
         status @ 300..400 => return wrong(format!("it redirects (status {status}), which is not followed")),
+        // Each service says in JSON that it has no such model.
+        404 if !content_type(&response).contains("json") => {
+            return wrong("there is no such service at this address (status 404)".to_owned());
+        }
         status => return Err(read_error(response, status, waits).await),
     }
     if let Some(what) = unreadable(&response) {
@@ -139,14 +143,29 @@ async fn next_chunk(
     })
 }
 
-fn unreachable(error: reqwest::Error) -> Failure {
+/// Says why a service cannot be reached.
+pub(super) fn unreachable(error: reqwest::Error) -> Failure {
     let why = error_chain(error);
-    let is_certificate = ["certificate", "UnknownIssuer"].into_iter().any(|word| why.contains(word));
-    let kind = if is_certificate { FailureKind::Certificate } else { FailureKind::Unreachable };
+    let says = |words: &[&str]| words.iter().any(|word| why.contains(word));
+    if says(&["certificate", "UnknownIssuer"]) {
+        return Failure::new(FailureKind::Certificate, &why);
+    }
+    if says(&["corrupt message", "InvalidContentType"]) {
+        return Failure::new(FailureKind::WrongService, "it does not speak TLS (https)");
+    }
+    if says(&["dns error", "lookup address"]) {
+        return Failure::new(FailureKind::Unreachable, "its name is not found");
+    }
     // The innermost error says why, those around it only which library saw it.
     let innermost = why.rsplit(": ").next().unwrap_or(&why);
-    let why = if is_certificate { &why } else { innermost.split(" (os error").next().unwrap_or(innermost) };
-    Failure::new(kind, why)
+    let told = innermost.split(" (os error").next().unwrap_or(innermost);
+    Failure::new(FailureKind::Unreachable, &lower_first(told))
+}
+
+/// A fragment of an error begins with a small letter.
+fn lower_first(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_lowercase().chain(letters).collect())
 }
 
 /// Returns the value of a header; empty if it is missing.

@@ -219,7 +219,7 @@ impl Service {
             }
             let seconds = wait.as_secs_f64();
             tracing::warn!("{}: attempt {failed} failed: {failure}; again in {seconds:.1} s", self.name());
-            self.waits.sleep(wait, &failure.brief()).await;
+            self.waits.sleep(wait, &failure.brief(&self.settings.host())).await;
         }
     }
 

@@ -36,11 +36,21 @@ impl Key {
         &self.value
     }
 
+    /// Tells whether it is a secret: a short one is none (local servers take any).
+    pub(super) fn is_secret(&self) -> bool {
+        self.value.len() >= SECRET
+    }
+
+    #[cfg(test)]
+    pub(super) fn of_test(value: &str) -> Self {
+        Self { variable: "ANTHROPIC_API_KEY", value: value.to_owned() }
+    }
+
     /// Takes the key out of a text: some services repeat it when they refuse it.
     ///
     /// A short key is no secret (local servers take any) and may well be a part of a word: it is left alone.
     pub(super) fn scrub(&self, text: &str) -> String {
-        if self.value.len() < SECRET {
+        if !self.is_secret() {
             return text.to_owned();
         }
         // Also as it stands in a text that is quoted.

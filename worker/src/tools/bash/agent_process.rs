@@ -18,7 +18,7 @@ use super::agent_gate::{self, GateHandle};
 use super::shim_handle::ShimHandle;
 use super::way::Way;
 use super::{GRACE_OF_AGENT, how_it_exited, last_words, pair};
-use crate::model::{AgentDriver, Heard, Known, Line};
+use crate::model::{AgentDriver, Heard, Known, Line, Meter};
 use crate::shim::{AgentStdio, Job};
 use teamd_shared::member::{Gate, Permissions};
 
@@ -57,6 +57,8 @@ pub(crate) struct AgentProcess {
     pub(crate) is_new: bool,
     /// The gate that it began with, if that does not change while it runs.
     pub(crate) fixed: Option<Gate>,
+    /// What counts its model calls, and says which limit one was refused for.
+    pub(crate) meter: Meter,
     heard: mpsc::Receiver<Heard>,
     says: mpsc::UnboundedSender<Said>,
     ended: Option<oneshot::Receiver<String>>,
@@ -102,6 +104,7 @@ impl AgentProcess {
         let is_live = job.order.agent.as_ref().is_some_and(|agent| agent.live_gate.is_some());
         let (handle, side) = agent_gate::pair(gate, is_live);
         shim.follow_gate(side);
+        let meter = way.meter();
         let mut tasks = way.serve(handle.follow());
         let ((hears, heard), (says, said), (ends, ended)) =
             (mpsc::channel(UNHEARD), mpsc::unbounded_channel(), oneshot::channel::<String>());
@@ -134,6 +137,7 @@ impl AgentProcess {
                 known,
                 is_new,
                 fixed,
+                meter,
                 heard,
                 says,
                 ended: Some(ended),

@@ -15,7 +15,7 @@ use tokio::net::UnixStream;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::model::{GATEWAY_PORT, Gateway};
+use crate::model::{GATEWAY_PORT, Gateway, Meter};
 use crate::shim::Listen;
 
 /// How many listeners there may be: the gateway's own, and one for each port.
@@ -68,6 +68,11 @@ impl Way {
     /// Returns the variables by which the agent finds it.
     pub(in crate::tools) fn variables(&self) -> Vec<(&'static str, String)> {
         if self.from.is_some() { self.gateway.variables(self.port) } else { Vec::new() }
+    }
+
+    /// Returns what counts the calls of a model that come this way.
+    pub(super) fn meter(&self) -> Meter {
+        self.gateway.meter()
     }
 
     /// Takes out what goes to the sandbox init.

@@ -10,6 +10,7 @@ mod fix;
 mod leftovers;
 mod machine;
 mod orphans;
+mod prices;
 mod sandbox;
 mod seen;
 mod start;
@@ -72,6 +73,7 @@ pub(in crate::ctl) fn run(context: &Context, args: &Doctor) -> CommandResult {
     let confined = sandbox::look(opened.as_deref().ok());
     let mut findings = confined.findings();
     findings.extend(machine::look(context.settings.cgroup));
+    findings.extend(finding::run("prices", |check| prices::look(check, teamd_shared::clock::wall())));
     findings.extend(finding::run("register", |check| register(check, &context.register)));
     let mut fixed = Fixed::default();
     match &opened {

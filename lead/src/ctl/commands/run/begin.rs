@@ -128,8 +128,8 @@ impl<'a> Work<'a> {
         let roster = roster::load(self.dir)?;
         let running =
             roster.members.iter().filter(|member| roster::runs(&roster, member) && member.model != "script");
-        let mut models = running.filter(|_| self.args.max_cost.is_some()).map(|member| &member.model);
-        Ok(models.try_for_each(|model| self.prices.require(model))?)
+        let mut models = running.filter(|_| self.args.max_cost.is_some()).map(money::model);
+        Ok(models.try_for_each(|model| self.prices.require(&model))?)
     }
 
     /// Gives the goal to the lead agent, unless that is at it already.

@@ -8,6 +8,8 @@ use teamd_shared::price::{Dollars, Prices};
 use teamd_shared::task::{Task, TaskId};
 use teamd_shared::transcript::Usage;
 
+use crate::ctl::money;
+
 /// What was used, for what.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Purpose {
@@ -45,7 +47,7 @@ impl Spent {
             let before = self.counted.insert(member.name.clone(), member.usage).unwrap_or_default();
             let more = member.usage.since(&before);
             if !more.is_nothing() {
-                let (name, model) = (member.name.clone(), member.model.clone());
+                let (name, model) = (member.name.clone(), money::model(member));
                 let purpose = Purpose { task: self.held.get(&name).copied(), member: name, model };
                 *self.all.entry(purpose).or_default() += more;
             }

@@ -185,3 +185,40 @@ fn no_settings_of_a_project_lead_it_to_another_model() {
     );
     assert!(!all.concat().contains("key\""), "{all:?}");
 }
+
+#[test]
+fn settings_of_a_project_do_not_outrank_the_gateway() {
+    let claude = Claude::new(Vec::new(), String::new(), None);
+    let variables = [
+        ("ANTHROPIC_BASE_URL", "http://127.0.0.1:4141/anthropic".to_owned()),
+        ("ANTHROPIC_API_KEY", "token".to_owned()),
+    ];
+    let arguments = claude.arguments(&AgentSession { id: Uuid::nil(), history: None }, &variables);
+    let at = arguments.iter().position(|argument| argument == "--settings").unwrap() + 1;
+    let settings: Value = serde_json::from_str(&arguments[at]).unwrap();
+    assert_eq!(settings["env"]["ANTHROPIC_BASE_URL"], "http://127.0.0.1:4141/anthropic");
+    for name in ["ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_USE_BEDROCK", "HTTP_PROXY"] {
+        assert_eq!(settings["env"][name], "", "{name}");
+    }
+    assert_eq!(settings["apiKeyHelper"], "");
+    assert!(!arguments.concat().contains("token"), "its key is not in the list of processes");
+    // That cannot be outranked without its key.
+    let scratch = tempfile::tempdir().unwrap();
+    let write = |text: &str| {
+        use std::io::Write as _;
+        std::fs::create_dir_all(scratch.path().join(".claude")).unwrap();
+        let mut file = std::fs::File::create(scratch.path().join(".claude/settings.json")).unwrap();
+        file.write_all(text.as_bytes()).unwrap();
+    };
+    assert_eq!(claude.refuses(scratch.path()), None);
+    for (text, is_refused) in
+        [(r#"{"env": {"ANTHROPIC_API_KEY": "x"}}"#, true), (r#"{"env": {"FOO": "x"}}"#, false), ("{", false)]
+    {
+        write(text);
+        let why = claude.refuses(scratch.path());
+        assert_eq!(
+            why.is_some_and(|why| why.contains("ANTHROPIC_API_KEY") && why.contains(".claude/settings.json")),
+            is_refused
+        );
+    }
+}

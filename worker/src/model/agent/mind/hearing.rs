@@ -82,7 +82,7 @@ impl AgentMind {
             return heard;
         }
         let until = teamd_shared::clock::wall();
-        let why = format!("for the model, which has said nothing for {}", format_duration(self.patience));
+        let why = format!("{} for {}", Waiting::UNHEARD, format_duration(self.patience));
         self.pauses.send_replace(Some(Waiting { until, why }));
         process.heard().await
     }
@@ -102,7 +102,13 @@ impl AgentMind {
                 process.permit(&asked.id, None);
                 Ok(Heard::Asks(asked))
             }
-            Ok(Heard::Retry(why)) => {
+            // What it asks beside its turns is refused.
+            Ok(Heard::Retry(why)) if !self.in_turn => Ok(Heard::Retry(why)),
+            Ok(Heard::Retry(said)) => {
+                let why = process
+                    .meter
+                    .trouble()
+                    .map_or(said, |trouble| format!("{}; attempt {}", trouble.brief, trouble.attempts));
                 tracing::warn!("the service of the agent does not answer: {why}");
                 let until = teamd_shared::clock::wall() + OUTAGE;
                 self.pauses.send_replace(Some(Waiting { until, why: why.clone() }));
@@ -163,10 +169,18 @@ impl AgentMind {
         observe: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Event, ModelError> {
         let mut content = Vec::new();
+        let mut spent = std::pin::pin!(self.spent());
         loop {
-            let heard = match self.later.pop_front() {
-                Some(heard) => Ok(heard),
-                None => self.next().await,
+            let next = async {
+                match self.later.pop_front() {
+                    Some(heard) => Ok(heard),
+                    None => self.next().await,
+                }
+            };
+            let heard = tokio::select! {
+                biased;
+                heard = next => heard,
+                () = &mut spent => return Err(ModelError::Spent),
             };
             match heard {
                 Ok(Heard::Begins)
@@ -175,6 +189,7 @@ impl AgentMind {
                     return Err(ModelError::Spent);
                 }
                 Ok(Heard::Piece(piece)) => observe(Progress::Text(&piece)),
+                Ok(Heard::Retry(_)) if self.is_spent() => return Err(ModelError::Spent),
                 // It is asked anew.
                 Ok(Heard::Retry(_)) => observe(Progress::Again),
                 Ok(Heard::Text(text)) => content.push(Block::Text { text }),
@@ -190,8 +205,13 @@ impl AgentMind {
                     }
                     self.in_turn = false;
                     self.forget_turn();
-                    return failure
-                        .map_or_else(|| Ok(self.event(content)), |why| Err(ModelError::Failed(why)));
+                    if failure.is_some() && self.is_spent() {
+                        return Err(ModelError::Spent);
+                    }
+                    return match failure {
+                        Some(why) => Err(self.trouble().unwrap_or(ModelError::Failed(why))),
+                        None => Ok(self.event(content)),
+                    };
                 }
                 // Its calls are known when it asks.
                 Ok(Heard::Asks(asked)) if self.permissions == Permissions::Ask => {
@@ -209,6 +229,11 @@ impl AgentMind {
                 Err(how) => return Err(ModelError::Failed(format!("the agent {} {how}", self.agent.name))),
             }
         }
+    }
+
+    /// Returns why its last model call has failed, as the gateway knows it.
+    fn trouble(&self) -> Option<ModelError> {
+        Some(self.process.as_ref()?.meter.trouble()?.error)
     }
 
     fn event(&mut self, mut content: Vec<Block>) -> Event {

@@ -3,15 +3,20 @@
 
 use std::sync::OnceLock;
 
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use reqwest::{Body, Client, Url};
+use serde_json::json;
 use teamd_shared::environment::Environment;
 use teamd_shared::model_spec::{ModelSpec, Provider};
 
-use super::{Meter, refusal};
-use crate::model::service::client::{self, error_chain};
+use super::meter::{Admission, Meter, Trouble};
+use super::{refusal, scrub};
+use crate::model::service::client;
+use crate::model::service::explain::explain;
+use crate::model::service::failure::{Failure, FailureKind};
+use crate::model::service::http::unreachable;
 use crate::model::service::settings::Settings;
 
 /// What an agent may ask of a service: the method, and the path below its base; a path that ends in `/` stands for all below it.
@@ -29,6 +34,9 @@ const OPENAI: &[(Method, &str)] = &[
     (Method::GET, "models"),
     (Method::GET, "models/"),
 ];
+
+/// What counts the tokens of a request, and costs nothing.
+const COUNTS: &str = "/count_tokens";
 
 /// Headers of one connection, or that say who asks: none of the agent's goes on.
 const OWN: [&str; 16] = [
@@ -69,8 +77,10 @@ impl Upstream {
     /// Makes that of a provider; none if its key is not in the environment.
     pub(super) fn new(provider: Provider, environment: &Environment) -> Option<Self> {
         let settings = Settings::read(&ModelSpec { provider, model: None }, environment);
-        let settings =
+        let mut settings =
             settings.inspect_err(|error| tracing::info!("an agent has no model of it: {error}")).ok()?;
+        // The agent names it.
+        settings.model.clear();
         Some(Self { settings, client: OnceLock::new() })
     }
 
@@ -103,7 +113,7 @@ impl Upstream {
         &self,
         request: Request<Incoming>,
         token: &str,
-        meter: Option<&Meter>,
+        meter: &Meter,
     ) -> Response<Body> {
         let shown = ["x-api-key", "authorization"].into_iter().filter_map(|name| request.headers().get(name));
         let mut shown = shown.filter_map(|value| value.to_str().ok());
@@ -121,6 +131,10 @@ impl Upstream {
             Ok(client) => client,
             Err(why) => return refusal(StatusCode::BAD_GATEWAY, &why),
         };
+        let admission = match self.admit(&request, meter).await {
+            Ok(admission) => admission,
+            Err(why) => return self.too_many(&why),
+        };
         let (parts, body) = request.into_parts();
         let sent = client
             .request(parts.method, url)
@@ -128,13 +142,53 @@ impl Upstream {
             .body(Body::wrap(body))
             .send();
         match sent.await {
-            Ok(answer) => self.answer(answer, meter).await,
+            Ok(answer) => self.answer(answer, admission, meter).await,
             Err(error) => {
-                let why = self.settings.scrub(&error_chain(error));
-                tracing::warn!("{} cannot be reached for the agent: {why}", self.settings.host());
-                refusal(StatusCode::BAD_GATEWAY, &format!("cannot reach {}: {why}", self.settings.host()))
+                admission.into_iter().for_each(Admission::refused);
+                let failure = self.failed(unreachable(error), meter);
+                // An agent tries a 502 again, and nothing that is the fault of its request.
+                let status =
+                    if failure.is_temporary() { StatusCode::BAD_GATEWAY } else { StatusCode::NOT_FOUND };
+                refusal(status, &failure.brief(&self.settings.host()))
             }
         }
+    }
+
+    /// Tells the worker why a call has failed: the agent says less of it.
+    fn failed(&self, failure: Failure, meter: &Meter) -> Failure {
+        let failure = failure.sanitized(|text| self.settings.scrub(text));
+        let (brief, attempts) = (failure.brief(&self.settings.host()), meter.attempts() + 1);
+        tracing::warn!("a model call of the agent has failed: {brief} ({failure})");
+        let error = explain(&failure, &self.settings, attempts);
+        meter.set_trouble(Some(Trouble { brief, error, attempts }));
+        failure
+    }
+
+    /// Admits a request; none if its service takes nothing for it.
+    async fn admit(&self, request: &Request<Incoming>, meter: &Meter) -> Result<Option<Admission>, String> {
+        if request.method() == Method::GET || request.uri().path().ends_with(COUNTS) {
+            return meter.admit_free().map(|()| None);
+        }
+        // One that does not say how much it sends is not estimated.
+        let asked = request.body().size_hint().exact().unwrap_or_default();
+        meter.admit(asked).await.map(Some)
+    }
+
+    /// Refuses a call as the service does one that comes too often.
+    fn too_many(&self, why: &str) -> Response<Body> {
+        tracing::info!("a model call of the agent is refused: {why}");
+        let message = format!("teamd: {why}");
+        let error = match self.settings.provider {
+            Provider::Anthropic => {
+                json!({"type": "error", "error": {"type": "rate_limit_error", "message": message}})
+            }
+            Provider::OpenAi | Provider::Script => {
+                json!({"error": {"message": message, "type": "requests", "param": null, "code": "rate_limit_exceeded"}})
+            }
+        };
+        let mut response = refusal(StatusCode::TOO_MANY_REQUESTS, why);
+        *response.body_mut() = Body::from(error.to_string());
+        response
     }
 
     fn client(&self) -> Result<Client, String> {
@@ -188,32 +242,108 @@ impl Upstream {
         headers
     }
 
-    async fn answer(&self, mut answer: reqwest::Response, meter: Option<&Meter>) -> Response<Body> {
-        let mut error = Vec::new();
-        let is_error = answer.status().as_u16() >= 400;
-        while is_error
-            && error.len() < MAX_ERROR
-            && let Ok(Some(piece)) = answer.chunk().await
-        {
-            error.extend_from_slice(&piece);
+    /// Returns the answer of the service, as the agent may see it.
+    async fn answer(
+        &self,
+        mut answer: reqwest::Response,
+        admission: Option<Admission>,
+        meter: &Meter,
+    ) -> Response<Body> {
+        let error = read_error(&mut answer).await;
+        if let Some(failure) = self.judge(&answer, error.as_deref(), meter) {
+            admission.into_iter().for_each(Admission::refused);
+            return self.error(&answer, &failure, error.unwrap_or_default());
+        }
+        if admission.is_some() {
+            meter.set_trouble(None);
         }
         let mut response: Response<Body> = answer.into();
-        let encoding = response.headers().get(CONTENT_ENCODING).cloned();
-        if is_error && let Some(encoding) = encoding.filter(|encoding| encoding != "identity") {
-            let why = format!("the service answered in {encoding:?}, which it was not asked for");
-            return refusal(response.status(), &self.settings.scrub(&why));
+        // The key could stand in what cannot be read, and its cost does.
+        if let Some(encoding) = encoding_of(response.headers()) {
+            return refusal(StatusCode::BAD_GATEWAY, &not_asked_for(&encoding));
         }
-        let of_connection = OWN.iter().filter(|name| is_error || **name != "content-length");
+        let of_connection = OWN.iter().filter(|name| **name != "content-length");
         of_connection.for_each(|name| drop(response.headers_mut().remove(*name)));
-        if is_error {
-            *response.body_mut() = Body::from(self.settings.scrub(&String::from_utf8_lossy(&error)));
-            return response;
+        if let Some(key) = &self.settings.key {
+            scrub::headers(key, response.headers_mut());
+            response = response.map(|body| scrub::body(key, body));
         }
-        let Some(meter) = meter else { return response };
+        let Some(admission) = admission else { return response };
         let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
         let is_stream = kind.is_some_and(|kind| kind.starts_with("text/event-stream"));
-        response.map(|body| meter.read(self.settings.provider, is_stream, body))
+        response.map(|body| admission.read(self.settings.provider, is_stream, body))
     }
+
+    /// Tells the worker why a call brings no answer, if it brings none.
+    fn judge(&self, answer: &reqwest::Response, error: Option<&str>, meter: &Meter) -> Option<Failure> {
+        let status = answer.status();
+        let kind = answer.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        let failure = match (wrong_service(status, kind), error) {
+            (Some(why), _) => Failure::new(FailureKind::WrongService, &why),
+            (None, Some(error)) => Failure::of_body(status.as_u16(), error),
+            (None, None) => return None,
+        };
+        Some(self.failed(failure, meter))
+    }
+
+    /// Returns an error as the agent may see it.
+    fn error(&self, answer: &reqwest::Response, failure: &Failure, error: String) -> Response<Body> {
+        if failure.kind == FailureKind::WrongService {
+            let why = format!("{}: {failure}", failure.brief(&self.settings.host()));
+            return refusal(StatusCode::NOT_FOUND, &why);
+        }
+        if let Some(encoding) = encoding_of(answer.headers()) {
+            return refusal(answer.status(), &not_asked_for(&encoding));
+        }
+        let mut response = Response::new(Body::from(self.settings.scrub(&error)));
+        *response.status_mut() = answer.status();
+        *response.headers_mut() = answer.headers().clone();
+        OWN.iter().for_each(|name| drop(response.headers_mut().remove(*name)));
+        if let Some(key) = &self.settings.key {
+            scrub::headers(key, response.headers_mut());
+        }
+        response
+    }
+}
+
+/// Reads an error: it may repeat the key. None: it is an answer.
+async fn read_error(answer: &mut reqwest::Response) -> Option<String> {
+    if answer.status().as_u16() < 400 {
+        return None;
+    }
+    let mut error = Vec::new();
+    while error.len() < MAX_ERROR
+        && let Ok(Some(piece)) = answer.chunk().await
+    {
+        error.extend_from_slice(&piece);
+    }
+    Some(String::from_utf8_lossy(&error).into_owned())
+}
+
+/// Returns the encoding of an answer; none if it can be read.
+fn encoding_of(headers: &HeaderMap) -> Option<HeaderValue> {
+    headers.get(CONTENT_ENCODING).filter(|encoding| *encoding != "identity").cloned()
+}
+
+fn not_asked_for(encoding: &HeaderValue) -> String {
+    // It is said by the service, and may be anything: only what kind it is matters.
+    let known =
+        ["gzip", "br", "zstd", "deflate"].into_iter().find(|known| encoding.as_bytes() == known.as_bytes());
+    format!("the service answered in an encoding that it was not asked for ({})", known.unwrap_or("unknown"))
+}
+
+/// Says why an answer is none of such a service, if so: a page, a redirection, a path that is not there.
+fn wrong_service(status: StatusCode, kind: &str) -> Option<String> {
+    if status.is_redirection() {
+        return Some(format!("it redirects (status {}), which is not followed", status.as_u16()));
+    }
+    if status.is_success() && kind.contains("html")
+        || status == StatusCode::NOT_FOUND && !kind.contains("json")
+    {
+        let what = if kind.contains("html") { "a page" } else { "nothing" };
+        return Some(format!("there is {what} at this address (status {})", status.as_u16()));
+    }
+    None
 }
 
 #[cfg(test)]

@@ -23,6 +23,7 @@ impl AgentProcess {
             known,
             is_new: false,
             fixed,
+            meter: Meter::default(),
             heard,
             says,
             ended: Some(ended),

@@ -31,6 +31,28 @@ const HARMLESS: &str = "DBUS_SESSION_BUS_ADDRESS DESKTOP_SESSION GDMSESSION GNOM
     KDE_SESSION_VERSION SESSION_MANAGER SSH_AUTH_SOCK TERM_SESSION_ID TOKENIZERS_PARALLELISM XDG_SESSION_CLASS XDG_SESSION_DESKTOP \
     XDG_SESSION_ID XDG_SESSION_TYPE";
 
+/// What `git` has set, or was given, for one repository or one command: `git rev-parse --local-env-vars`, what hooks, aliases and
+/// `rebase --exec` are given beside that, and the date of one commit. What the user has chosen for every `git` stays, such as
+/// `GIT_AUTHOR_NAME`, `GIT_SSH_COMMAND` or `GIT_CONFIG_GLOBAL`.
+const BOUND: &str = "GIT_ALTERNATE_OBJECT_DIRECTORIES GIT_ATTR_SOURCE GIT_AUTHOR_DATE GIT_CHERRY_PICK_HELP GIT_COMMITTER_DATE \
+    GIT_COMMON_DIR GIT_CONFIG GIT_CONFIG_COUNT GIT_CONFIG_PARAMETERS GIT_DIFF_PATH_COUNTER GIT_DIFF_PATH_TOTAL GIT_DIR \
+    GIT_GLOB_PATHSPECS GIT_GRAFT_FILE GIT_ICASE_PATHSPECS GIT_IMPLICIT_WORK_TREE GIT_INDEX_FILE GIT_LITERAL_PATHSPECS GIT_NAMESPACE \
+    GIT_NOGLOB_PATHSPECS GIT_NO_REPLACE_OBJECTS GIT_OBJECT_DIRECTORY GIT_PREFIX GIT_PROTOCOL GIT_QUARANTINE_PATH \
+    GIT_REFLOG_ACTION GIT_REPLACE_REF_BASE GIT_SHALLOW_FILE GIT_SUPER_PREFIX GIT_WORK_TREE";
+
+/// What the names of more such variables begin with.
+const BOUND_PREFIXES: [&[u8]; 5] =
+    [b"GIT_CONFIG_KEY_", b"GIT_CONFIG_VALUE_", b"GIT_INTERNAL_", b"GIT_PUSH_", b"GITHEAD_"];
+
+/// Tells whether a variable binds `git` to one repository or one command: no process of the team is given it.
+fn is_bound(name: &[u8]) -> bool {
+    BOUND.split_whitespace().any(|bound| bound.as_bytes() == name)
+        || BOUND_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+}
+
+/// The setting of `git` that names directories of another owner in which it works all the same.
+const SAFE_DIRECTORY: &str = "safe.directory";
+
 /// Environment and umask of a command, kept in memory and written nowhere.
 #[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Environment {
@@ -43,12 +65,44 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// Takes the environment and umask of this process.
+    /// Takes the environment and umask of this process, less what binds `git` to one repository or one command.
     pub fn of_self() -> Self {
         let all = std::env::vars_os().map(|(name, value)| (name.into_vec(), value.into_vec()));
         let mut environment = Self { variables: all.collect(), secrets: Vec::new(), umask: current_umask() };
+        environment.unbind();
         environment.part(&[]);
         environment
+    }
+
+    /// Takes out what binds `git` to one repository or one command. Which directories are safe stays: that is said of the
+    /// machine (`GIT_CONFIG_KEY_0=safe.directory`).
+    fn unbind(&mut self) {
+        let safe = self.safe_directories();
+        self.variables.retain(|(name, _)| !is_bound(name));
+        if safe.is_empty() {
+            return;
+        }
+        self.set("GIT_CONFIG_COUNT", &safe.len().to_string());
+        for (number, directory) in safe.into_iter().enumerate() {
+            self.set(&format!("GIT_CONFIG_KEY_{number}"), SAFE_DIRECTORY);
+            self.variables.push((format!("GIT_CONFIG_VALUE_{number}").into(), directory));
+        }
+    }
+
+    /// Returns the values of `safe.directory` that stand in variables.
+    pub fn safe_directories(&self) -> Vec<Vec<u8>> {
+        let of = |name: &str| self.variables.iter().find(|(known, _)| known == name.as_bytes());
+        let count = self.value("GIT_CONFIG_COUNT").and_then(|count| count.parse::<usize>().ok());
+        let most = count.unwrap_or_default().min(self.variables.len());
+        let mut found = Vec::new();
+        for number in 0..most {
+            let key = of(&format!("GIT_CONFIG_KEY_{number}"));
+            if key.is_some_and(|(_, key)| key.eq_ignore_ascii_case(SAFE_DIRECTORY.as_bytes())) {
+                let value = of(&format!("GIT_CONFIG_VALUE_{number}"));
+                found.extend(value.map(|(_, value)| value.clone()));
+            }
+        }
+        found
     }
 
     /// Parts the secrets from the variables anew. What `handed_on` names is none, unless it is one of [`SECRETS`].
@@ -187,6 +241,48 @@ mod tests {
         environment.part(&["GH_TOKEN".to_owned(), "OPENAI_API_KEY".to_owned()]);
         assert_eq!(environment.variables, named(&["PATH", "GH_TOKEN"]));
         assert_eq!(environment.secrets, named(&["NPM_TOKEN", "OPENAI_API_KEY"]));
+    }
+
+    #[test]
+    fn what_binds_git_to_a_repository_goes_and_what_the_user_has_chosen_stays() {
+        let pair = |line: &&str| {
+            let (name, value) = line.split_once('=').unwrap();
+            (name.as_bytes().to_vec(), value.as_bytes().to_vec())
+        };
+        let chosen = [
+            "GIT_AUTHOR_NAME=u",
+            "GIT_SSH_COMMAND=ssh -4",
+            "GIT_CONFIG_GLOBAL=/g",
+            "GIT_SSL_CAINFO=/ca",
+            "GITHUB_ACTIONS=1",
+        ];
+        let bound = [
+            "GIT_DIR=/r/.git",
+            "GIT_INDEX_FILE=i",
+            "GIT_CONFIG_PARAMETERS='a.b'='c'",
+            "GIT_AUTHOR_DATE=0 +0000",
+            "GIT_QUARANTINE_PATH=q",
+            "GIT_PUSH_OPTION_COUNT=0",
+            "GITHEAD_1234=main",
+            "GIT_CONFIG_COUNT=2",
+            "GIT_CONFIG_KEY_0=core.worktree",
+            "GIT_CONFIG_VALUE_0=/x",
+            "GIT_CONFIG_KEY_1=Safe.Directory",
+            "GIT_CONFIG_VALUE_1=*",
+        ];
+        let of = |lines: &[&str]| lines.iter().map(pair).collect::<Vec<_>>();
+        let mut environment = Environment { variables: of(&chosen), ..Environment::default() };
+        environment.variables.extend(of(&bound));
+        environment.unbind();
+        let safe = ["GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*"];
+        let mut expected = of(&chosen);
+        expected.extend(of(&safe));
+        assert_eq!(environment.variables, expected);
+        let listed =
+            std::process::Command::new("git").args(["rev-parse", "--local-env-vars"]).output().unwrap();
+        for name in listed.stdout.split(|&byte| byte == b'\n').filter(|name| !name.is_empty()) {
+            assert!(is_bound(name), "{}", String::from_utf8_lossy(name));
+        }
     }
 
     #[test]

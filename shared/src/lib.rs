@@ -39,6 +39,7 @@ pub mod position;
 pub mod price;
 pub mod process;
 pub mod register;
+pub mod repository;
 pub mod request;
 pub mod sandbox;
 pub mod schema;

@@ -101,6 +101,11 @@ impl StateDir {
         Self { root: home.join(".local/state/teamd") }
     }
 
+    /// Returns the one that stands there.
+    pub fn at(root: PathBuf) -> Self {
+        Self { root }
+    }
+
     /// Returns the name under which what belongs to a team directory is kept: of its path, and of which directory it is.
     pub fn name_of_team(dir: &TeamDir) -> String {
         format!("{}-{}", name_of(dir.root()), dir.id().unwrap_or_default())

@@ -17,6 +17,7 @@ mod drivers;
 mod files;
 mod follow;
 mod force;
+mod forms;
 mod git_disk;
 mod holdups;
 mod hooks;

@@ -11,6 +11,7 @@ mod check;
 mod core;
 mod git;
 mod job;
+mod locks;
 mod model;
 mod sandbox;
 mod shim;

@@ -3,7 +3,7 @@
 //! Before the welcome the worker does nothing that can be seen, except that it takes the liveness lock.
 
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -19,6 +19,7 @@ use teamd_shared::model_spec::ModelSpec;
 use teamd_shared::process::{deny_tracing, survive_file_limit};
 use teamd_shared::settings::Settings;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
+use teamd_shared::terms::Terms;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Notify;
 
@@ -32,6 +33,7 @@ use crate::args::RunArgs;
 use crate::caches::Keeps;
 use crate::cgroup::OwnCgroup;
 use crate::git;
+use crate::locks::{self, Whose};
 use crate::model::{Access, AgentMind, Model, OneShot, patience};
 use crate::tools::{Caller, Toolbox, ToolboxConfig};
 
@@ -118,6 +120,7 @@ async fn live(args: &RunArgs, inherited: OwnedFd, last_words: &mut LastWords) ->
     let settings = Settings::from_env()?;
     // It holds for what its tools make.
     nix::sys::stat::umask(Mode::from_bits_truncate(welcome.environment.umask));
+    remove_stale_locks(&transcript, &welcome.terms)?;
     let toolbox = make_toolbox(args, &dir, &transcript, &welcome)?;
     let Welcome { terms, environment, .. } = &welcome;
     let persona = |room| persona(&dir, &args.name, terms, toolbox.guide(room).as_ref());
@@ -147,6 +150,17 @@ async fn live(args: &RunArgs, inherited: OwnedFd, last_words: &mut LastWords) ->
 
 fn catch(kind: SignalKind) -> anyhow::Result<Signal> {
     signal(kind).context("cannot catch a signal")
+}
+
+/// Removes the locks that a `git` of an earlier incarnation has left: under the liveness lock nothing of that runs any more.
+fn remove_stale_locks(transcript: &Transcript, terms: &Terms) -> anyhow::Result<()> {
+    if let Some(checkout) = &terms.checkout {
+        locks::remove_stale(Path::new(&checkout.root), Whose::Teammates);
+    } else if let Some(since) = locks::born(&transcript.liveness_lock()?) {
+        // The transcript is as old as the teammate.
+        locks::remove_stale(Path::new(&terms.workspace), Whose::Users { since });
+    }
+    Ok(())
 }
 
 fn make_toolbox(

@@ -141,6 +141,8 @@ tree_of() {
             [ "${own%/*}" != "$1/worktrees" ] || [ "$(cd -- "$own" && realpath -qe -- "$(<gitdir)")" != "$at/.git" ] || break
             # The outermost one: none can be planted above the team.
             [ "$own" != "$1" ] || [[ $1 == */.git ]] || main=$at
+        elif [ -L "$at/.git" ] && [ "$(realpath -qe -- "$at/.git")" = "$1" ]; then
+            main=$at
         fi
         at=${at%/*}
     done
@@ -151,9 +153,11 @@ tree_of() {
 users_tree() { tree_of "$(source_of_team)" "$T_TEAM"; }
 say_users_tree() {
     local tree
+    believe_user
     tree=$(users_tree)
     cd "$tree" && git rev-parse --git-dir || refuse "$tree is no git repository any more" 'put it back, and try again'
     say tree "$tree"
+    say source "$(source_of_team)"
 }
 # Shows where the team lies in that tree; nothing: at its top, or elsewhere.
 prefix_of_team() {
@@ -167,23 +171,32 @@ is_directory() {
     mkdir -p -- "./$1" || true
     [ "$(realpath -e -- "./$1")" = "$PWD${1:+/${1%/}}" ] && [ -d "./$1" ]
 }
-# Fills the submodules of a clone, and theirs, from local copies, in the user's tree: no address of `.gitmodules` is used.
+# Fills the submodules of a clone, and theirs, from local copies, in the user's tree: no address of `.gitmodules` is used. Those that the
+# user has not filled stay empty, too.
 fill_submodules() (
     unset GIT_DIR GIT_WORK_TREE
-    from=()
+    from=() paths=() without=()
     [ -f .gitmodules ] && found=$(git config --file .gitmodules --get-regexp '^submodule\..*\.path$') || exit 0
+    believe_user
     while read -r key path; do
         [[ $key$path != *=* && /$path/ != */../* ]] || { say note "submodules are empty: ${2:-}$path in .gitmodules cannot be used"; exit 0; }
+        [ -e "$1/$path/.git" ] || { without+=("${2:-}$path"); continue; }
         from+=(-c "${key%.path}.url=$1/$path")
+        paths+=("$path")
     done <<<"$found"
-    while read -r key path; do
+    case ${#without[@]} in
+    0) ;;
+    1) say note "the submodule ${without[0]} is empty, as it is in $T_TOP" ;;
+    *) say note "${#without[@]} submodules are empty, as they are in $T_TOP: ${without[0]} and others" ;;
+    esac
+    for path in "${paths[@]}"; do
         if git "${from[@]}" submodule --quiet update --init --force -- ":(literal)$path"; then
             (cd -- "$path" && fill_submodules "$1/$path" "${2:-}$path/")
         else
             say note "the submodule ${2:-}$path is empty: $1 has no copy of it, or not of that commit"
             git submodule --quiet deinit --force -- ":(literal)$path" || true
         fi
-    done <<<"$found"
+    done
 )
 # Shows which contents of Git LFS the blobs among these objects, one a line, are pointers to.
 lfs_ids() {
@@ -208,9 +221,3 @@ bring_lfs() {
 }
 # Tells whether there are such contents. Most have none, and are not searched.
 has_lfs() { [ -d "$team/lfs" ] || [ -d "$(source_of_team)/lfs/objects" ]; }
-# Shows the integration branch in a repository of the user. Neither hooks nor other settings of that have it do more.
-publish() {
-    git -c core.logAllRefUpdates=false -c fetch.fsckObjects=true -c fetch.writeCommitGraph=false fetch --quiet --no-tags \
-        --no-write-fetch-head --no-auto-maintenance --no-recurse-submodules --refmap= "$team" \
-        +refs/heads/integration:refs/remotes/team/integration
-}

@@ -2,7 +2,9 @@
 enter
 refuse_uncommitted 'commit it, stash it or discard it, and claim the task again'
 settle
-git fetch --quiet origin
+[ ! -e "$team/shallow" ] || cmp -s "$team/shallow" "$GIT_DIR/shallow" || cp -- "$team/shallow" "$GIT_DIR/shallow"
+# One that is gone may stand where another is to be.
+git fetch --quiet origin || git fetch --quiet --prune origin
 branch=task/$T_TASK
 git for-each-ref --sort=version:refname --format='%(refname)' "refs/team/task-$T_TASK/" | while IFS= read -r reference; do
     say kept "$reference"

@@ -1,8 +1,7 @@
 # Makes the clone of a teammate, in an empty directory that takes its place when it is whole.
 cd "$T_WRITES"
-git clone --quiet --template= --no-checkout --shared --branch integration "$team" .new
-mkdir -p .new/.git/hooks
-set_to() { git -C .new config --local "$1" "$2"; }
+clone_team
+set_to() { git config --file .new/.git/config "$1" "$2"; }
 set_to user.name "$T_NAME"
 set_to user.email "$T_NAME@team"
 set_to branch.autoSetupMerge false
@@ -10,9 +9,6 @@ set_to commit.gpgSign false
 set_to tag.gpgSign false
 # What no copy here has of Git LFS stays a pointer, also where the teammate checks it out.
 set_to lfs.skipDownloadErrors true
-git -C .new config --local --add remote.origin.fetch '+refs/team/*:refs/team/*'
-git -C .new config --local --remove-section branch.integration
-set_to teamd.name "$T_NAME"
 mv .new/.git .git
 rmdir .new
 enter
@@ -23,5 +19,4 @@ fi
 judge git checkout --quiet --no-track -b work refs/remotes/origin/integration
 changed >/dev/null
 settle
-git branch --quiet -D integration || true
 fill_submodules "$T_TOP"

@@ -11,4 +11,5 @@ else
     say moved 0
 fi
 say source "$(source_of_team)"
+say tree "$(users_tree)"
 [ -z "$T_CACHE" ] || say prefix "$(prefix_of_team)"

@@ -10,9 +10,10 @@ use teamd_shared::check::CheckReport;
 use teamd_shared::fingerprint::{Patterns, named};
 use teamd_shared::job::{GitOrder, GitReport, Landed, PrepareOrder};
 use teamd_shared::merged::Merged;
+use teamd_shared::repository::Elsewhere;
 
 use super::script::{CUT, Failed, Git, Said};
-use super::{cache, check_caches, remove, repository, scratch};
+use super::{cache, check_caches, references, remove, repository, scratch};
 use crate::caches::{self, Keeps};
 use crate::check;
 use crate::tools::{LiveLog, Reader};
@@ -178,8 +179,14 @@ pub(super) async fn integrate(git: &Git<'_>, merged: &Merged, keep: &[String]) -
     let moved = said.one("moved")? == "1";
     if moved {
         caches::accept(&check_caches(git.order), &merged.commit);
-        let source = said.one("source")?;
-        if let Err(error) = git.run(PUBLISH, Path::new(&source), &[]).await {
+        let (source, tree) = (said.one("source")?, said.one("tree")?);
+        let held = references::held(Path::new(&git.order.home));
+        let more = [("TREE", tree.as_str()), ("HELD", &held)];
+        let shown = match git.run(PUBLISH, Path::new(&source), &more).await {
+            Ok(said) => references::note_shown(git, &said).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = shown {
             tracing::warn!(
                 "{source} does not show the integration branch (shown with the next): {}",
                 error.text()
@@ -213,7 +220,8 @@ pub(super) async fn diff(git: &Git<'_>, commit: Option<&str>, root: &str) -> Res
 
 /// Takes the user's branch into the team repository.
 pub(super) async fn sync(git: &Git<'_>, into: Option<&str>) -> Result<GitReport, Failed> {
-    let tree = users_tree(git).await?;
+    let UsersTree { tree, .. } = users_tree(git).await?;
+    references::refresh(git).await;
     let more = [("SOURCE", tree.as_str()), ("INTO", into.unwrap_or_default())];
     let said = git.run(SYNC, &repository(git.order), &more).await?;
     let commit = Some(said.one("commit")?).filter(|commit| !commit.is_empty());
@@ -222,16 +230,27 @@ pub(super) async fn sync(git: &Git<'_>, into: Option<&str>) -> Result<GitReport,
 
 /// Fast-forwards a branch of the user.
 pub(super) async fn land(git: &Git<'_>, into: Option<&str>) -> Result<GitReport, Failed> {
-    let tree = users_tree(git).await?;
-    let more = [("SOURCE", tree.as_str()), ("INTO", into.unwrap_or_default())];
-    let said: Said = git.run(LAND, Path::new(&tree), &more).await?;
+    let UsersTree { tree, source } = users_tree(git).await?;
+    // It was noted when the team repository was made: no file that leads there since counts.
+    let is_elsewhere = !Path::new(&source).starts_with(&tree) && Elsewhere::find(Path::new(&tree)).is_none();
+    let repository = is_elsewhere.then_some(source.as_str());
+    let held = references::held(Path::new(&git.order.home));
+    let more = [("SOURCE", tree.as_str()), ("INTO", into.unwrap_or_default()), ("HELD", &held)];
+    let said: Said = git.run_writing(LAND, Path::new(&tree), repository, &more).await?;
+    references::note_shown(git, &said).await?;
     let (branch, before) = (said.one("branch")?, said.one("before")?);
     let (after, tip) = (said.one("after")?, said.one("tip")?);
     Ok(GitReport::Landed(Landed { branch, before, after, tip, pointers: said.all("pointer") }))
 }
 
-/// Returns the top of the tree in which the user works, or says that there is no team repository.
-async fn users_tree(git: &Git<'_>) -> Result<String, Failed> {
+/// Where the user works: the top of the tree, and its repository.
+struct UsersTree {
+    tree: String,
+    source: String,
+}
+
+/// Finds where the user works, or says that there is no team repository.
+async fn users_tree(git: &Git<'_>) -> Result<UsersTree, Failed> {
     let at = repository(git.order);
     if !at.exists() {
         return Err(Failed::refused(
@@ -239,5 +258,6 @@ async fn users_tree(git: &Git<'_>) -> Result<String, Failed> {
             "`teamctl spawn NAME --checkout` makes the first one",
         ));
     }
-    git.run("say_users_tree", &at, &[]).await?.one("tree")
+    let said = git.run("say_users_tree", &at, &[]).await?;
+    Ok(UsersTree { tree: said.one("tree")?, source: said.one("source")? })
 }

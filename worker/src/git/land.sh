@@ -1,7 +1,8 @@
 # Fast-forwards a branch of the user to the integration branch. Only the user has this run.
+believe_user
 cd "$T_SOURCE"
-publish
-tip=$(git rev-parse --verify --quiet refs/remotes/team/integration)
+publish "$T_SOURCE"
+tip=$(git rev-parse --verify --quiet "$shown")
 current=$(git symbolic-ref --quiet --short HEAD) || current=
 branch=${T_INTO:-$current}
 [ -n "$branch" ] || refuse "HEAD of $T_SOURCE is on no branch" 'name one: `teamctl land --into BRANCH`'

@@ -15,7 +15,7 @@ use teamd_shared::place::open_itself;
 use teamd_shared::team_dir::TeamPath;
 
 use super::script::{Failed, Git};
-use super::{for_checkout, repository, text};
+use super::{for_checkout, references, repository, text};
 use crate::caches::Keeps;
 use crate::check::below;
 use crate::tools::Reader;
@@ -32,8 +32,10 @@ const MANIFESTS: [&str; 5] =
 pub(super) async fn checkout(git: &Git<'_>, make: &MakeOrder) -> Result<GitReport, Failed> {
     let home = Path::new(&git.order.home);
     DirBuilder::new().recursive(true).mode(0o700).create(home).with_context(|| git.order.home.clone())?;
-    let seen = git.run(REPOSITORY, home, &[("SOURCE", &make.source)]).await?;
+    let held = references::held(home);
+    let seen = git.run(REPOSITORY, home, &[("SOURCE", &make.source), ("HELD", &held)]).await?;
     let (top, prefix) = (seen.one("top")?, seen.one("prefix")?);
+    references::refresh(git).await;
     let (root, mut notes) = place(git, make, Path::new(&top))?;
     let root_text = text(&root)?;
     notes.extend(seen.all("note"));
@@ -152,6 +154,9 @@ fn place(git: &Git<'_>, make: &MakeOrder, top: &Path) -> Result<(PathBuf, Vec<St
     let named = make.at.as_ref().map(PathBuf::from);
     let base = named.unwrap_or_else(|| top.with_file_name(beside));
     let name = git.order.name.as_str();
+    if make.at.is_none() && base.is_symlink() {
+        return Err(taken(&base, "is a link"));
+    }
     let root = match in_base(&base, name) {
         Err(error) if is_closed(error.kind()) && make.at.is_none() => {
             in_base(Path::new(&make.otherwise), name).with_context(|| make.otherwise.clone())?
@@ -164,6 +169,17 @@ fn place(git: &Git<'_>, make: &MakeOrder, top: &Path) -> Result<(PathBuf, Vec<St
         }
         Ok(root) => root,
     };
+    // Root may do anything anyway.
+    let user = rustix::process::geteuid().as_raw();
+    let owner = |at: &Path| at.symlink_metadata().map(|found| found.uid());
+    if let Some(above) = root.parent()
+        && owner(above).is_ok_and(|uid| uid != user && uid != 0)
+    {
+        return Err(taken(above, "belongs to another user"));
+    }
+    if owner(&root).is_ok_and(|uid| uid != user) {
+        return Err(taken(&root, "belongs to another user"));
+    }
     if root.starts_with(top) {
         return Err(Failed::refused(
             format!("a checkout cannot lie in the repository {} itself", top.display()),
@@ -190,6 +206,14 @@ fn in_base(base: &Path, name: &str) -> io::Result<PathBuf> {
         other => drop(other?),
     }
     Ok(root)
+}
+
+/// Says that another could lead a checkout elsewhere, or replace it.
+fn taken(at: &Path, why: &str) -> Failed {
+    Failed::refused(
+        format!("a checkout cannot be made at {}: that {why}", at.display()),
+        "remove it if you may, or set `checkouts = \"PATH\"` in team.toml to a directory of yours",
+    )
 }
 
 fn is_closed(kind: io::ErrorKind) -> bool {

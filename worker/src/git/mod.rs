@@ -16,6 +16,7 @@
 mod integration;
 mod kind;
 mod make;
+mod references;
 mod script;
 
 use std::fs::File;
@@ -34,6 +35,7 @@ use teamd_shared::place::open_itself;
 use teamd_shared::task::TaskId;
 
 use crate::job::Setting;
+use crate::locks::{self, Whose};
 use script::{Failed, Git, Said};
 
 const BRANCH: &str = include_str!("branch.sh");
@@ -67,9 +69,15 @@ fn check_caches(order: &GitOrder) -> PathBuf {
 /// Does what is ordered.
 pub(crate) async fn run(setting: &Setting, order: &GitOrder, lock: &File) -> anyhow::Result<JobReport> {
     let git = Git { setting, order, lock };
+    if let GitStep::Branch { root, .. } | GitStep::Keep { root, .. } | GitStep::Remove { root, .. } =
+        &order.step
+    {
+        locks::remove_stale(Path::new(root), Whose::Teammates);
+    }
     let done = match &order.step {
         GitStep::Make(make) => make::checkout(&git, make).await.map(JobReport::Git),
         GitStep::Branch { root, task } => {
+            references::refresh(&git).await;
             let said = git.run(BRANCH, Path::new(root), &[("TASK", &task.to_string())]).await;
             said.map(|said| JobReport::Git(GitReport::Branched(said.all("kept"))))
         }
@@ -216,11 +224,12 @@ fn open_all(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Takes from the environment of a teammate with a checkout what would lead its `git` elsewhere, or name another author.
+/// Takes from the environment of a teammate with a checkout what would name another author: it commits under its own name.
 pub(crate) fn for_checkout(environment: &Environment, checkout: Option<&Checkout>) -> Environment {
     let mut environment = environment.clone();
     if checkout.is_some() {
-        environment.variables.retain(|(name, _)| !name.starts_with(b"GIT_"));
+        let names_one = |name: &[u8]| name.starts_with(b"GIT_AUTHOR_") || name.starts_with(b"GIT_COMMITTER_");
+        environment.variables.retain(|(name, _)| !names_one(name));
     }
     environment
 }
@@ -241,9 +250,8 @@ fn text(path: &Path) -> Result<String, Failed> {
 mod tests {
     use std::ffi::OsStr;
 
+    use super::script::BEGIN;
     use super::*;
-
-    const BEGIN: &str = include_str!("begin.sh");
 
     /// Runs a script with the variables of one that takes in a pack; returns its exit code and output.
     fn bash(root: &Path, script: &str) -> (Option<i32>, String) {
@@ -255,6 +263,7 @@ mod tests {
                 bash.env(OsStr::from_bytes(name), OsStr::from_bytes(value));
             },
         );
+        bash.env("T_SAFE", "");
         for (name, value) in [
             ("T_HOME_OF_TEAM", root),
             ("T_WRITES", &root.join("team.git")),

@@ -2,13 +2,32 @@
 version=$(git version)
 [[ $version =~ ([0-9]+)\.([0-9]+) ]] && ((BASH_REMATCH[1] * 1000 + BASH_REMATCH[2] >= 2038)) ||
     refuse "${version/ version/} is too old for checkouts" "install git 2.38 or newer; $in_place"
-cd "$T_SOURCE"
+believe_user
+cd "$T_SOURCE" || refuse "$T_SOURCE cannot be entered" "let this user read it; $in_place"
 if ! top=$(git rev-parse --show-toplevel); then
     if [ "$(git rev-parse --is-bare-repository)" = true ]; then
-        refuse "$T_SOURCE is a bare repository, and a teammate works on files" "run the team in a clone of it; $in_place"
+        refuse "$T_SOURCE is a bare repository, and a teammate works on files" "run the team in a clone or a linked tree of it (\`git worktree add\`); $in_place"
     fi
     why=$(grep -m 1 '^fatal:' "$log" || true)
-    refuse "$T_SOURCE is in no git repository that can be used: ${why#fatal: }" "\`git init\` and a first commit make one; $in_place"
+    why=${why#fatal: }
+    at=$PWD
+    until [ -e "$at/.git" ] || [ -L "$at/.git" ] || [ -z "$at" ]; do at=${at%/*}; done
+    next='`git status` there shows it; put it right'
+    case $why in
+    *'dubious ownership'*) next="another user owns it: if you trust it, \`git config --global --add safe.directory '${at:-$PWD}'\` says so to git" ;;
+    *[Pp]'ermission denied'*) next='let this user read it' ;;
+    *'epository extension'* | *'epo version'* | *'storage format'*) next='a newer git reads it: install one' ;;
+    *'bad config'*) next='put that line right' ;;
+    *'not a git repository: '* | *'gitfile'*) next="${at:-$PWD}/.git leads to no repository: put that back, or repair a linked tree (\`git worktree repair\`)" ;;
+    *'not a git repository'*)
+        next='`git init` and a first commit make one'
+        if [ -d "$at/.git" ]; then
+            why="$at/.git is no repository" next='put it right, or remove it'
+            [ -x "$at/.git" ] && [ -r "$at/.git/HEAD" ] || [ -x "$at/.git" -a ! -e "$at/.git/HEAD" ] || why="$at/.git cannot be read" next='let this user read it'
+        fi
+        ;;
+    esac
+    refuse "$T_SOURCE is in no git repository that can be used: $why" "$next; $in_place"
 fi
 own=$(git rev-parse --absolute-git-dir)
 common=$(git rev-parse --path-format=absolute --git-common-dir)
@@ -28,6 +47,9 @@ if [ -e "$team" ]; then
     [ "$source" = "$common" ] ||
         refuse "the checkouts of this team are of the repository $source, and $T_SOURCE is in another one" 'omit --workspace, or run a team of its own there'
 else
+    choose_name "$top"
+    [ "$shown" = refs/remotes/team/integration ] ||
+        say note "what is integrated is shown as \`${shown#refs/remotes/}\`: \`team/integration\` is taken in this repository"
     new=$T_HOME_OF_TEAM/new.git
     trap 'rm -rf "$new"' EXIT
     rm -rf "$new"
@@ -45,6 +67,7 @@ else
     git config fetch.fsckObjects true
     git config core.fsync all
     git config teamd.source "$common"
+    git config teamd.shown "$shown"
     sync -f .
     cd /
     mv "$new" "$team"

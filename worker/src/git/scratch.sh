@@ -1,13 +1,11 @@
 # Puts what is to be checked into the scratch clone, and what the last integrated check left of its caches.
 cd "$T_WRITES"
 if [ ! -d .git ]; then
-    rm -rf .new
-    git clone --quiet --template= --no-checkout --shared "$team" .new
-    mkdir -p .new/.git/hooks
-    git -C .new config --local teamd.name "$T_NAME"
+    clone_team
     mv .new/.git .git
     rmdir .new
 fi
+write_names .git
 enter
 if has_lfs; then bring_lfs "$T_COMMIT" .git; fi
 judge git checkout --quiet --force --detach "$T_COMMIT"
@@ -17,7 +15,10 @@ git ls-files --stage -z | sed -zn 's/^160000 [^\t]*\t//p' | while IFS= read -r -
     rm -rf -- "$path"
     mkdir -- "$path"
 done
-[ ! -f .gitmodules ] || fill_submodules "$(users_tree)"
+if [ -f .gitmodules ]; then
+    T_TOP=$(users_tree)
+    fill_submodules "$T_TOP"
+fi
 is_directory "$T_PREFIX" || { say conflict "$T_PREFIX"; exit; }
 cd -- "./$T_PREFIX"
 while IFS= read -r path; do

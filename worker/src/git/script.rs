@@ -20,7 +20,7 @@ use crate::job::Setting;
 use crate::tools::{Ran, Reader, Toolbox, ToolboxConfig};
 
 /// What stands before each script.
-const BEGIN: &str = include_str!("begin.sh");
+pub(super) const BEGIN: &str = concat!(include_str!("begin.sh"), include_str!("names.sh"));
 
 /// The exit code of a script that has found something wrong: trying again does not help.
 const REFUSED: i32 = 65;
@@ -108,6 +108,13 @@ impl Said {
     }
 }
 
+/// Returns the directories that variables say to be safe, one a line.
+fn safe_directories(environment: &Environment) -> String {
+    let all = environment.safe_directories().into_iter();
+    let text = all.map(|directory| String::from_utf8_lossy(&directory).into_owned());
+    text.collect::<Vec<_>>().join("\n")
+}
+
 /// Removes the locks that a git has left which was killed: no other works in the team repository now.
 fn remove_stale_locks(repository: &Path) -> io::Result<()> {
     let mut level = vec![repository.to_owned()];
@@ -139,6 +146,17 @@ impl Git<'_> {
         writes: &Path,
         more: &[(&str, &str)],
     ) -> Result<Said, Failed> {
+        self.run_writing(script, writes, None, more).await
+    }
+
+    /// The same for one that may also write the repository of that directory, where that lies elsewhere.
+    pub(super) async fn run_writing(
+        &self,
+        script: &str,
+        writes: &Path,
+        repository: Option<&str>,
+        more: &[(&str, &str)],
+    ) -> Result<Said, Failed> {
         let of_kind = |kind: Kind| kind.variables(&self.order.environment, &self.order.territory);
         let mut environment = of_kind(Kind::Protects);
         hand_over(&of_kind(Kind::Judges), &mut environment);
@@ -146,10 +164,19 @@ impl Git<'_> {
         let team = self.setting.dir.workspace();
         let team = super::text(&team.canonicalize().unwrap_or(team))?;
         let name = self.order.name.as_str();
-        let known = [("NAME", name), ("HOME_OF_TEAM", home), ("IGNORED", &ignored), ("TEAM", &team)];
+        let safe = safe_directories(&self.order.environment);
+        let known =
+            [("NAME", name), ("HOME_OF_TEAM", home), ("IGNORED", &ignored), ("TEAM", &team), ("SAFE", &safe)];
         more.iter().chain(&known).for_each(|(name, value)| environment.set(&format!("T_{name}"), value));
         environment.set("T_WRITES", &writes.to_string_lossy());
-        let sandbox = Sandbox { no_network: true, ..Sandbox::default() };
+        // Where the user's settings lie, for those of them that count.
+        for name in ["CONFIG_GLOBAL", "CONFIG_SYSTEM", "CONFIG_NOSYSTEM"] {
+            if let Some(value) = self.order.environment.value(&format!("GIT_{name}")) {
+                environment.set(&format!("T_{name}"), &value);
+            }
+        }
+        let writable = repository.map(str::to_owned).into_iter().collect();
+        let sandbox = Sandbox { no_network: true, writable, ..Sandbox::default() };
         let lock = self.lock_of(writes)?;
         let git = Git { lock: &lock, ..*self };
         let bounds = Bounds::default();

@@ -1,4 +1,5 @@
 # Takes the user's branch into the team repository, as work to be integrated.
+believe_user
 source=$(source_of_team)
 cd "$T_SOURCE"
 branch=$(git symbolic-ref --quiet --short HEAD) || branch=HEAD
@@ -8,7 +9,7 @@ cd /
 if git merge-base --is-ancestor "$commit" refs/heads/integration; then
     say commit ''
 else
-    git fetch --quiet --no-tags --no-write-fetch-head "$source" "+$commit:refs/team/sync"
+    git fetch --quiet --no-tags --update-shallow --no-write-fetch-head "$source" "+$commit:refs/team/sync"
     say commit "$commit"
 fi
 say branch "${T_INTO:-$branch}"

@@ -1,25 +1,12 @@
-//! What of a repository `git` runs or believes: hooks, settings, and what says where the repository is.
-//!
-//! A *linked working tree* (`git worktree add`) has its repository elsewhere. Its file `.git` names a directory of the
-//! repository, `worktrees/NAME`; a file there, `gitdir`, names the workspace. A command could make the first, and the second
-//! lies where it cannot write: so a tree counts as linked only if the repository names it too (`gitrepository-layout(5)`,
-//! `git-worktree(1)`).
+//! What of a repository `git` runs or believes: hooks, settings, and what says where the repository is. Where that lies elsewhere than in
+//! the workspace, [`teamd_shared::repository`] says whether it counts.
 
-use std::ffi::OsStr;
-use std::fs::File;
-use std::io::Read;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{OFlags, fstat};
-use teamd_shared::place;
+pub(crate) use teamd_shared::repository::{Elsewhere, GIT};
 
 use super::missing::Missing;
-use super::place::is_file;
 use super::policy::Protected;
-
-/// A repository, or a file that says where it is.
-pub(crate) const GIT: &str = ".git";
 
 /// What the next `git` of the user runs or believes in a workspace. The rest of `.git` may be written.
 const SETTINGS: [(&str, Missing); 4] = [
@@ -40,6 +27,16 @@ const OF_A_TREE: [(&str, Missing); 3] =
 const OF_ALL_TREES: [(&str, Missing); 2] =
     [("refs/replace", Missing::MakeEmpty), ("objects/info", Missing::MakeEmpty)];
 
+/// The same of a repository that lies by itself: the settings of one in a workspace, and what belongs to other trees.
+const OF_ONE_APART: [(&str, Missing); 6] = [
+    ("hooks", Missing::MakeEmpty),
+    ("config", Missing::Leave),
+    ("config.worktree", Missing::PutAside),
+    ("commondir", Missing::PutAside),
+    ("worktrees", Missing::Leave),
+    ("modules", Missing::Leave),
+];
+
 /// Tells whether a path within a workspace is one that `git` runs or believes, or lies below one.
 pub(crate) fn is_setting(way: &Path) -> bool {
     SETTINGS.iter().any(|(file, _)| way.starts_with(file))
@@ -55,6 +52,11 @@ pub(super) fn protected_in(folder: &Path, git_files: &[PathBuf]) -> Vec<Protecte
     below(folder, &SETTINGS).collect()
 }
 
+/// Returns what is protected of a repository which a file `.git` names, and which a command may write anyway.
+pub(super) fn protected_of_one_inside(repository: &Path) -> impl Iterator<Item = Protected> {
+    below(repository, &OF_ONE_APART[..4])
+}
+
 fn below(folder: &Path, what: &[(&str, Missing)]) -> impl Iterator<Item = Protected> {
     what.iter().map(|&(file, if_missing)| Protected { path: folder.join(file), if_missing })
 }
@@ -64,100 +66,22 @@ pub(super) fn is_git_file(path: &Path) -> bool {
     path.symlink_metadata().is_ok_and(|found| found.is_file())
 }
 
-/// The longest of these files that is read, in bytes: a path and a newline.
-const LONGEST: u64 = 8 << 10;
+/// What `git` writes for each tree of the repository, beside `worktrees/NAME`: commits, and the names of commits. The last one is
+/// where names lie in another form.
+const WRITTEN: [&str; 4] = ["objects", "refs", "logs", "reftable"];
 
-/// What `git` writes for each tree of the repository, beside `worktrees/NAME`: commits, and the names of commits.
-const WRITTEN: [&str; 3] = ["objects", "refs", "logs"];
-
-/// The repository of a linked working tree. Both paths are absolute and without links.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct LinkedTree {
-    /// The directory that is this tree's own: `worktrees/NAME` in the repository.
-    pub(crate) own: PathBuf,
-    /// The repository.
-    pub(crate) common: PathBuf,
+/// Returns what is protected of a repository elsewhere.
+pub(super) fn protected_of(repository: &Elsewhere) -> Vec<Protected> {
+    let own: &[_] = if repository.is_linked() { &OF_A_TREE } else { &OF_ONE_APART };
+    below(&repository.own, own).chain(below(&repository.common, &OF_ALL_TREES)).collect()
 }
 
-impl LinkedTree {
-    /// Finds the repository that a workspace is a linked working tree of; none if it is none.
-    pub(crate) fn find(workspace: &Path) -> Option<Self> {
-        let named = first_line(&workspace.join(GIT))?;
-        let named = Path::new(OsStr::from_bytes(named.strip_prefix(b"gitdir: ")?)).to_owned();
-        let own = workspace.join(named).canonicalize().ok()?;
-        let line = |file: &str| Some(own.join(OsStr::from_bytes(&first_line(&own.join(file))?)));
-        let common = line("commondir")?.canonicalize().ok()?;
-        let tree = line("gitdir")?.parent()?.canonicalize().ok()?;
-        let is_linked = tree == workspace && own.parent() == Some(&common.join("worktrees"));
-        is_linked.then_some(Self { own, common })
+/// Returns what of a repository elsewhere a command writes that works in its tree.
+pub(super) fn written_of(repository: &Elsewhere) -> Vec<PathBuf> {
+    let mut written = vec![repository.own.clone()];
+    if repository.is_linked() {
+        let common = WRITTEN.iter().map(|name| repository.common.join(name));
+        written.extend(common.filter(|path| !path.ends_with("reftable") || path.exists()));
     }
-
-    /// Returns what is protected of the repository.
-    pub(super) fn protected(&self) -> impl Iterator<Item = Protected> {
-        below(&self.own, &OF_A_TREE).chain(below(&self.common, &OF_ALL_TREES))
-    }
-
-    /// Returns what of the repository a command writes that works in this tree.
-    pub(super) fn written(&self) -> impl Iterator<Item = PathBuf> {
-        [self.own.clone()].into_iter().chain(WRITTEN.iter().map(|name| self.common.join(name)))
-    }
-}
-
-/// Reads the first line of a file that no link leads to.
-fn first_line(path: &Path) -> Option<Vec<u8>> {
-    let file = place::open_itself(path, OFlags::RDONLY | OFlags::NONBLOCK).ok()?;
-    is_file(&fstat(&file).ok()?).then_some(())?;
-    let mut text = Vec::new();
-    File::from(file).take(LONGEST).read_to_end(&mut text).ok()?;
-    let line = text.split(|&byte| byte == b'\n').next()?;
-    Some(line.to_vec())
-}
-
-#[cfg(test)]
-mod tests {
-    use std::fs;
-    use std::io::Write;
-
-    use super::*;
-
-    fn write(file: &Path, text: &str) {
-        File::create(file).unwrap().write_all(text.as_bytes()).unwrap();
-    }
-
-    fn trees() -> (tempfile::TempDir, PathBuf) {
-        let scratch = tempfile::tempdir().unwrap();
-        let root = scratch.path().canonicalize().unwrap();
-        for folder in ["main/.git/worktrees/tree", "tree", "other"] {
-            fs::create_dir_all(root.join(folder)).unwrap();
-        }
-        let own = root.join("main/.git/worktrees/tree");
-        write(&own.join("gitdir"), &format!("{}\n", root.join("tree/.git").display()));
-        write(&own.join("commondir"), "../..\n");
-        for tree in ["tree", "other"] {
-            write(&root.join(tree).join(".git"), &format!("gitdir: {}\n", own.display()));
-        }
-        (scratch, root)
-    }
-
-    #[test]
-    fn a_tree_is_linked_if_its_repository_says_so_too() {
-        let (_scratch, root) = trees();
-        let common = root.join("main/.git");
-        let found = LinkedTree { own: common.join("worktrees/tree"), common };
-        assert_eq!(LinkedTree::find(&root.join("tree")), Some(found.clone()));
-        assert_eq!(LinkedTree::find(&root.join("other")), None, "a command can have made that file");
-        assert_eq!(LinkedTree::find(&root.join("main")), None);
-        // `git worktree add --relative-paths` (git 2.48).
-        write(&root.join("tree/.git"), "gitdir: ../main/.git/worktrees/tree\n");
-        write(&found.own.join("gitdir"), "../../../../tree/.git\n");
-        assert_eq!(LinkedTree::find(&root.join("tree")), Some(found));
-    }
-
-    #[test]
-    fn a_directory_of_trees_that_another_repository_claims_is_none() {
-        let (_scratch, root) = trees();
-        fs::create_dir_all(root.join("evil/worktrees")).unwrap();
-        write(&root.join("main/.git/worktrees/tree/commondir"), root.join("evil").to_str().unwrap());
-        assert_eq!(LinkedTree::find(&root.join("tree")), None);
-    }
+    written
 }

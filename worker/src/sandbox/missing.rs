@@ -45,6 +45,8 @@ impl AbsentFiles {
     /// # Errors
     /// The system's error.
     pub(crate) fn note(policy: &Policy) -> io::Result<Self> {
+        // A bare repository has no such directory before the first commit of a tree (`logs`).
+        policy.writable.iter().filter(|it| it.plain).try_for_each(|it| make_empty(&it.place.path))?;
         let mut absent = Vec::new();
         for Protected { path, if_missing } in policy.protected.iter().filter(|_| policy.has_mounts()) {
             match if_missing {

@@ -79,10 +79,6 @@ pub(super) fn find_itself(path: &Path) -> rustix::io::Result<Option<(OwnedFd, St
     }
 }
 
-pub(super) fn is_file(stat: &Stat) -> bool {
-    FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
-}
-
 pub(super) fn is_dir(stat: &Stat) -> bool {
     FileType::from_raw_mode(stat.st_mode) == FileType::Directory
 }

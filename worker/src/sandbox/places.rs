@@ -9,11 +9,12 @@ use rustix::io::Errno;
 use teamd_shared::environment::Environment;
 use teamd_shared::member::{Gate, Sandbox};
 use teamd_shared::register::Register;
+use teamd_shared::repository::named_by;
 use teamd_shared::sandbox::Layers;
 use teamd_shared::state::{StateDir, StateError, config_dir};
 use teamd_shared::team_dir::{DIR_MODE, TeamDir};
 
-use super::git::{self, LinkedTree};
+use super::git::{self, Elsewhere};
 use super::mount_table::{aliases, mounts};
 use super::place::Place;
 use super::policy::{Policy, Present};
@@ -48,6 +49,8 @@ pub(crate) struct Places {
     pub(crate) shown: Vec<PathBuf>,
     /// What commands may not write although it lies where they may.
     pub(crate) sealed: Vec<PathBuf>,
+    /// The repository of the workspace, if that lay elsewhere when the incarnation began. No file that a command makes since counts.
+    pub(crate) elsewhere: Option<Elsewhere>,
 }
 
 /// What an incarnation was begun with, as far as it says where things lie.
@@ -94,6 +97,7 @@ impl Places {
             homes: homes(environment),
             shown: shown.iter().cloned().chain(state.map(Path::to_owned)).collect(),
             sealed: sealed.to_vec(),
+            elsewhere: Elsewhere::find(workspace),
             ..Self::default()
         };
         places.registers = registers(environment, &places.homes);
@@ -158,12 +162,17 @@ impl Places {
 
     /// Looks at what lies where now.
     fn present(&self) -> Result<Present, String> {
-        let is_elsewhere = |tree: &LinkedTree| !self.is_writable(&tree.own);
-        let git_files = [&self.workspace].into_iter().chain(&self.writable).map(|it| it.path.join(git::GIT));
+        let is_as_begun = |it: &Elsewhere| self.elsewhere.as_ref() == Some(it) && !self.is_writable(&it.own);
+        let written = || [&self.workspace].into_iter().chain(&self.writable).map(|it| &it.path);
+        let named = written().filter_map(|folder| named_by(folder));
+        let is_inside =
+            |it: &PathBuf| self.is_writable(it) && it.join("HEAD").exists() && !it.join("commondir").exists();
+        let git_files = written().map(|folder| folder.join(git::GIT));
         Ok(Present {
             secrets: secrets::present(self.secrets.paths()?, self)?,
             teams: self.present_teams()?,
-            linked: LinkedTree::find(&self.workspace.path).filter(is_elsewhere),
+            elsewhere: Elsewhere::find(&self.workspace.path).filter(is_as_begun),
+            inside: named.filter(is_inside).collect(),
             git_files: git_files.filter(|path| git::is_git_file(path)).collect(),
         })
     }

@@ -10,7 +10,7 @@ use teamd_shared::member::{Gate, Sandbox, SandboxMode};
 use teamd_shared::sandbox::{Layers, Namespaces};
 
 use super::Places;
-use super::git::{self, LinkedTree};
+use super::git::{self, Elsewhere};
 use super::missing::Missing;
 use super::place::Place;
 
@@ -54,8 +54,10 @@ pub(crate) struct Present {
     pub(crate) secrets: Vec<PathBuf>,
     /// The team directories of the user, this one and others, and their registers, by every path.
     pub(crate) teams: Vec<PathBuf>,
-    /// The repository of the workspace, if that is a linked working tree.
-    pub(crate) linked: Option<LinkedTree>,
+    /// The repository of the workspace, if that lies elsewhere.
+    pub(crate) elsewhere: Option<Elsewhere>,
+    /// The repositories that files `.git` name, and that a command may write anyway.
+    pub(crate) inside: Vec<PathBuf>,
     /// The files that say where the repository of a writable directory is.
     pub(crate) git_files: Vec<PathBuf>,
 }
@@ -96,9 +98,9 @@ impl Policy {
             return None;
         }
         let writes = gate == Gate::Open && sandbox.mode == SandboxMode::WorkspaceWrite;
-        let Present { secrets, teams, linked, git_files } = present;
+        let Present { secrets, teams, elsewhere, inside, git_files } = present;
         // Without Landlock nothing keeps a link from being made there, and `git` of another tree would follow it.
-        let linked = linked.filter(|_| layers.landlock > 0);
+        let elsewhere = elsewhere.filter(|_| layers.landlock > 0);
         let (mut writable, mut protected) = (Vec::new(), Vec::new());
         if writes {
             // Nothing of a team directory is ever allowed by name.
@@ -107,11 +109,12 @@ impl Policy {
                 protected.extend(git::protected_in(&place.path, &git_files));
                 writable.push(Writable::new(place.clone()));
             }
-            for tree in linked.iter() {
-                protected.extend(tree.protected());
-                let written = tree.written().map(Place::of_this_call);
+            for repository in elsewhere.iter() {
+                protected.extend(git::protected_of(repository));
+                let written = git::written_of(repository).into_iter().map(Place::of_this_call);
                 writable.extend(written.map(|place| Writable { plain: true, ..Writable::new(place) }));
             }
+            protected.extend(inside.iter().flat_map(|it| git::protected_of_one_inside(it)));
             let sealed =
                 places.sealed.iter().map(|it| Protected { path: it.clone(), if_missing: Missing::Leave });
             protected.extend(sealed);
@@ -361,9 +364,9 @@ pub(crate) mod tests {
     fn of_the_repository_of_a_linked_tree_only_what_commits_need_is_written() {
         let places = places("/home/u/tree", "/home/u/tree/.team");
         let common = PathBuf::from("/home/u/web/.git");
-        let linked = Some(LinkedTree { own: common.join("worktrees/tree"), common: common.clone() });
+        let elsewhere = Some(Elsewhere { own: common.join("worktrees/tree"), common: common.clone() });
         let of = |gate, layers| {
-            let present = Present { linked: linked.clone(), ..Present::default() };
+            let present = Present { elsewhere: elsewhere.clone(), ..Present::default() };
             Policy::of(&Sandbox::default(), gate, &places, present, layers).unwrap()
         };
         let policy = of(Gate::Open, LAYERS);
@@ -381,6 +384,35 @@ pub(crate) mod tests {
             assert!(protects(&policy, &common.join(path), if_missing), "{path}");
         }
         assert!(of(Gate::Closed, LAYERS).writable.is_empty());
+    }
+
+    #[test]
+    fn a_repository_that_lies_apart_is_written_but_not_what_git_runs_or_believes() {
+        let places = places("/home/u/lib", "/home/u/lib/.team");
+        let own = PathBuf::from("/home/u/web/.git/modules/lib");
+        let present = Present {
+            elsewhere: Some(Elsewhere { own: own.clone(), common: own.clone() }),
+            inside: vec!["/home/u/lib/.bare".into()],
+            ..Present::default()
+        };
+        let policy = Policy::of(&Sandbox::default(), Gate::Open, &places, present, LAYERS).unwrap();
+        let plain: Vec<_> = policy.writable.iter().filter(|it| it.plain).map(|it| it.at.clone()).collect();
+        assert_eq!(plain, [own.clone()]);
+        for (path, if_missing) in [
+            ("hooks", Missing::MakeEmpty),
+            ("config", Missing::Leave),
+            ("config.worktree", Missing::PutAside),
+            ("commondir", Missing::PutAside),
+            ("refs/replace", Missing::MakeEmpty),
+            ("objects/info", Missing::MakeEmpty),
+            ("worktrees", Missing::Leave),
+            ("modules", Missing::Leave),
+        ] {
+            assert!(protects(&policy, &own.join(path), if_missing), "{path}");
+        }
+        for path in ["hooks", "config"] {
+            assert!(policy.protected.iter().any(|it| it.path == Path::new("/home/u/lib/.bare").join(path)));
+        }
     }
 
     #[test]

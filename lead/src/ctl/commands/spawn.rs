@@ -14,6 +14,7 @@ use teamd_shared::member::{MemberStatus, SandboxMode, TermsPatch};
 use teamd_shared::name::Name;
 use teamd_shared::place::open_itself;
 use teamd_shared::price::require_price;
+use teamd_shared::repository;
 use teamd_shared::sandbox::{Layers, Namespaces};
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 use teamd_shared::team_file::is_built_in;
@@ -286,6 +287,14 @@ fn print_notes(context: &Context, dir: &TeamDir, name: &Name, is_built_in: bool)
             context
                 .out
                 .note(format_args!("nothing is at {path} yet: it is hidden from {name} when it appears"));
+        }
+    }
+    for member in this.iter().filter(writes).filter(|member| member.checkout.is_none()) {
+        if let Some(above) = repository::above(Path::new(&member.workspace)) {
+            context.out.note(format_args!(
+                "{name} cannot commit: the repository {} lies above its workspace (`--workspace` or `--checkout` changes that)",
+                escape::line(&above.to_string_lossy())
+            ));
         }
     }
     let with_agent = this.iter().find(|member| member.agent.is_some());

@@ -10,7 +10,9 @@ use teamd_shared::fingerprint::Baseline;
 use teamd_shared::id::RequestId;
 use teamd_shared::job::{GitReport, GitStep, JobOrder, JobReport};
 use teamd_shared::name::Name;
+use teamd_shared::repository::cannot_commit;
 use teamd_shared::task::TaskStatus;
+use teamd_shared::terms::{SandboxMode, Terms};
 
 use super::EventLoop;
 use crate::daemon::core::event::{Actor, Event, ReplyTo, SpawnFacts};
@@ -37,7 +39,15 @@ impl EventLoop {
         let is_wanted = order.terms.checkout.unwrap_or(recorded.is_some());
         // What runs already is refused, or joined.
         let runs = before.is_some_and(|it| !it.phase.is_ended());
-        if !is_wanted || runs || facts.held.is_some() || team.stopping || (order.resume && before.is_none()) {
+        let is_decided = runs || facts.held.is_some() || team.stopping || (order.resume && before.is_none());
+        if !is_wanted && !is_decided {
+            let recorded = before.filter(|_| order.resume).map(|it| it.terms.clone());
+            if let Some(refusal) = no_commit_in_place(&order, recorded, &facts) {
+                self.owned.connections.reply(client, Err(refusal));
+                return None;
+            }
+        }
+        if !is_wanted || is_decided {
             return Some(Event::Spawn(client, id, order, facts));
         }
         let purpose = |order, facts| Purpose::Spawn(client, id, order, facts);
@@ -292,4 +302,19 @@ fn refusal(ended: Result<JobReport, String>) -> Refusal {
         Err(why) => Refusal::new(RefusalCode::Failed, why)
             .hint("`teamctl log teamd` may say more; fix that, then try again"),
     }
+}
+
+/// Refuses a teammate that could write its workspace, and could not commit there: that would be seen when the work is done.
+fn no_commit_in_place(order: &SpawnOrder, recorded: Option<Terms>, facts: &SpawnFacts) -> Option<Refusal> {
+    let terms = recorded.unwrap_or_default().with(&order.terms);
+    if terms.sandbox.mode != SandboxMode::WorkspaceWrite {
+        return None;
+    }
+    let workspace = if terms.workspace.is_empty() { &facts.default_workspace } else { &terms.workspace };
+    let (why, next) = cannot_commit(Path::new(workspace))?;
+    let hint = format!(
+        "{next}; or spawn {0} with --checkout, or with `--sandbox read-only` if it is to commit nothing",
+        order.name
+    );
+    Some(Refusal::new(RefusalCode::Conflict, format!("no command could commit: {why}")).hint(hint))
 }

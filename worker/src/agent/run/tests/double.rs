@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::Write;
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
@@ -76,7 +77,7 @@ impl Team {
         teamd_shared::fs::replace(&self.dir, &TeamPath::config(), roster.to_string().as_bytes()).unwrap();
     }
 
-    pub(super) fn workspace(&self) -> &std::path::Path {
+    pub(super) fn workspace(&self) -> &Path {
         self.scratch.path()
     }
 

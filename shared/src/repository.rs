@@ -1,0 +1,280 @@
+//! Where the repository of a workspace lies, if it does not lie in the workspace. Nothing is started, and nothing is written.
+//!
+//! A file `.git` in a workspace names a directory elsewhere (`gitrepository-layout(5)`). A command could make that file, and what it names
+//! lies where the command cannot write. So it counts only if the repository names the workspace, too: a *linked working tree*
+//! (`git worktree add`) by the file `gitdir` of its own directory, `worktrees/NAME`; a submodule, or a repository that was parted from its
+//! working tree, by its setting `core.worktree`.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
+
+use crate::place;
+
+/// A repository, or a file that says where it is.
+pub const GIT: &str = ".git";
+
+/// The longest of these files that is read, in bytes: one with a path, and one with settings.
+const LONGEST: u64 = 8 << 10;
+const LONGEST_SETTINGS: u64 = 1 << 20;
+
+/// A repository that lies elsewhere. Both paths are absolute and without links.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Elsewhere {
+    /// The directory that is this working tree's own: `worktrees/NAME` in the repository, or the repository.
+    pub own: PathBuf,
+    /// The repository.
+    pub common: PathBuf,
+}
+
+impl Elsewhere {
+    /// Finds the repository of a workspace, if it lies elsewhere and names the workspace.
+    pub fn find(workspace: &Path) -> Option<Self> {
+        let own = named_by(workspace)?;
+        Self::linked(workspace, &own).or_else(|| Self::parted(workspace, own))
+    }
+
+    /// Tells whether the workspace is a linked tree of it.
+    pub fn is_linked(&self) -> bool {
+        self.own != self.common
+    }
+
+    fn linked(workspace: &Path, own: &Path) -> Option<Self> {
+        let line = |file: &str| Some(own.join(OsStr::from_bytes(&first_line(&own.join(file))?)));
+        let common = line("commondir")?.canonicalize().ok()?;
+        let tree = line("gitdir")?.parent()?.canonicalize().ok()?;
+        let is_linked = tree == workspace && own.parent() == Some(&common.join("worktrees"));
+        is_linked.then(|| Self { own: own.to_owned(), common })
+    }
+
+    fn parted(workspace: &Path, own: PathBuf) -> Option<Self> {
+        // With that file it is a part of another one.
+        own.join("commondir").symlink_metadata().err()?;
+        // Whatever else is a link there leads where this says nothing of.
+        let is_itself = |name: &&str| place::open_itself(&own.join(name), OFlags::PATH).is_ok();
+        ["HEAD", "objects", "refs"].iter().all(|name| is_itself(&name)).then_some(())?;
+        let settings = text_of(&own.join("config"), LONGEST_SETTINGS)?;
+        let mut named = last_setting(&settings, "core", "worktree");
+        if last_setting(&settings, "extensions", "worktreeconfig").is_some_and(|value| is_true(&value))
+            && let Some(more) = text_of(&own.join("config.worktree"), LONGEST_SETTINGS)
+        {
+            named = last_setting(&more, "core", "worktree").or(named);
+        }
+        let tree = own.join(named?).canonicalize().ok()?;
+        (tree == workspace).then(|| Self { common: own.clone(), own })
+    }
+}
+
+/// Returns the directory that the file `.git` of a workspace names.
+pub fn named_by(workspace: &Path) -> Option<PathBuf> {
+    let named = first_line(&workspace.join(GIT))?;
+    let named = Path::new(OsStr::from_bytes(named.strip_prefix(b"gitdir: ")?)).to_owned();
+    workspace.join(named).canonicalize().ok()
+}
+
+/// Says why no command that may write the workspace, and nothing else, can commit there, and what to do; none if one can, or if no
+/// repository is there.
+pub fn cannot_commit(workspace: &Path) -> Option<(String, String)> {
+    let git = workspace.join(GIT);
+    let shown = git.display();
+    let found = git.symlink_metadata().ok()?;
+    if found.is_symlink() {
+        let real = git.canonicalize().ok()?;
+        let at = real.display();
+        return Some((
+            format!("{shown} is a link to {at}, which nothing protects, or nothing there can be written"),
+            format!(
+                "put a file in its place (`rm {shown}; echo gitdir: {at} >{shown}; git config core.worktree {}`)",
+                workspace.display()
+            ),
+        ));
+    }
+    if found.is_dir() {
+        let leads_out = |name: &&str| {
+            let real = git.join(name).canonicalize();
+            real.is_ok_and(|real| !real.starts_with(workspace))
+        };
+        let name = ["HEAD", "objects", "refs", "logs", "index", "packed-refs"].into_iter().find(leads_out)?;
+        let why =
+            format!("{shown}/{name} is a link that leads out of the workspace, where no command writes");
+        return Some((why, "run the team in a clone or a linked tree (`git worktree add`)".to_owned()));
+    }
+    let named = named_by(workspace)?;
+    if named.starts_with(workspace) || Elsewhere::find(workspace).is_some() {
+        return None;
+    }
+    let (at, tree) = (named.display(), workspace.display());
+    if named.join("commondir").exists() {
+        let why = format!("{shown} leads to {at}, which is of another working tree");
+        return Some((why, format!("`git worktree repair {tree}` in the repository puts that right")));
+    }
+    named.join("objects").exists().then(|| {
+        let why =
+            format!("{shown} leads to the repository {at}, which does not name {tree} as its working tree");
+        (why, format!("if that is right, say so to it: `git -C {tree} config core.worktree {tree}`"))
+    })
+}
+
+/// Returns the repository above a workspace in which that lies, if no repository is in the workspace itself.
+pub fn above(workspace: &Path) -> Option<PathBuf> {
+    let is_there = |folder: &&Path| folder.join(GIT).join("HEAD").exists() || folder.join(GIT).is_file();
+    let found = workspace.ancestors().find(is_there)?;
+    (found != workspace).then(|| found.to_owned())
+}
+
+/// Reads the first line of a file that no link leads to.
+fn first_line(path: &Path) -> Option<Vec<u8>> {
+    let text = text_of(path, LONGEST)?;
+    let line = text.split(|&byte| byte == b'\n').next()?;
+    Some(line.to_vec())
+}
+
+/// Reads a file that no link leads to.
+fn text_of(path: &Path, longest: u64) -> Option<Vec<u8>> {
+    let file = File::from(place::open_itself(path, OFlags::RDONLY | OFlags::NONBLOCK).ok()?);
+    file.metadata().ok()?.is_file().then_some(())?;
+    let mut text = Vec::new();
+    file.take(longest).read_to_end(&mut text).ok()?;
+    Some(text)
+}
+
+/// Returns the last value of a setting in a file of settings of `git`: what it includes does not count here.
+fn last_setting(text: &[u8], section: &str, key: &str) -> Option<OsString> {
+    let (mut is_in, mut found) = (false, None);
+    for line in text.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii) {
+        if line.starts_with(b"[") {
+            let name = line[1..].split(|&byte| byte == b']').next().unwrap_or_default();
+            is_in = name.trim_ascii().eq_ignore_ascii_case(section.as_bytes());
+            continue;
+        }
+        let Some(equals) = line.iter().position(|&byte| byte == b'=') else { continue };
+        let (name, value) = (line[..equals].trim_ascii(), line[equals + 1..].trim_ascii());
+        if is_in && name.eq_ignore_ascii_case(key.as_bytes()) {
+            found = Some(OsString::from_vec(plain(value)));
+        }
+    }
+    found
+}
+
+/// Takes the quotes and backslashes from a value, and a comment behind it.
+fn plain(value: &[u8]) -> Vec<u8> {
+    let (mut plain, mut is_quoted, mut bytes) = (Vec::new(), false, value.iter());
+    while let Some(&byte) = bytes.next() {
+        match byte {
+            b'"' => is_quoted = !is_quoted,
+            b'\\' => plain.extend(bytes.next()),
+            b'#' | b';' if !is_quoted => return plain.trim_ascii_end().to_vec(),
+            other => plain.push(other),
+        }
+    }
+    plain
+}
+
+fn is_true(value: &OsStr) -> bool {
+    ["true", "yes", "on", "1"].iter().any(|yes| value.eq_ignore_ascii_case(yes))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn trees() -> (tempfile::TempDir, PathBuf) {
+        let scratch = tempfile::tempdir().unwrap();
+        let root = scratch.path().canonicalize().unwrap();
+        for folder in ["main/.git/worktrees/tree", "tree", "other"] {
+            fs::create_dir_all(root.join(folder)).unwrap();
+        }
+        let own = root.join("main/.git/worktrees/tree");
+        fs::write(own.join("gitdir"), format!("{}\n", root.join("tree/.git").display())).unwrap();
+        fs::write(own.join("commondir"), "../..\n").unwrap();
+        for tree in ["tree", "other"] {
+            fs::write(root.join(tree).join(".git"), format!("gitdir: {}\n", own.display())).unwrap();
+        }
+        (scratch, root)
+    }
+
+    #[test]
+    fn a_tree_is_linked_if_its_repository_says_so_too() {
+        let (_scratch, root) = trees();
+        let common = root.join("main/.git");
+        let found = Elsewhere { own: common.join("worktrees/tree"), common };
+        assert_eq!(Elsewhere::find(&root.join("tree")), Some(found.clone()));
+        assert!(found.is_linked() && cannot_commit(&root.join("tree")).is_none());
+        assert_eq!(Elsewhere::find(&root.join("other")), None, "a command can have made that file");
+        let (why, next) = cannot_commit(&root.join("other")).unwrap();
+        assert!(why.contains("of another working tree") && next.contains("worktree repair"), "{why}");
+        assert_eq!(Elsewhere::find(&root.join("main")), None);
+        // `git worktree add --relative-paths` (git 2.48).
+        fs::write(root.join("tree/.git"), "gitdir: ../main/.git/worktrees/tree\n").unwrap();
+        fs::write(found.own.join("gitdir"), "../../../../tree/.git\n").unwrap();
+        assert_eq!(Elsewhere::find(&root.join("tree")), Some(found));
+    }
+
+    #[test]
+    fn a_directory_of_trees_that_another_repository_claims_is_none() {
+        let (_scratch, root) = trees();
+        fs::create_dir_all(root.join("evil/worktrees")).unwrap();
+        fs::write(root.join("main/.git/worktrees/tree/commondir"), root.join("evil").to_str().unwrap())
+            .unwrap();
+        assert_eq!(Elsewhere::find(&root.join("tree")), None);
+    }
+
+    #[test]
+    fn a_repository_that_lies_apart_counts_if_it_names_the_workspace() {
+        let (_scratch, root) = trees();
+        let apart = root.join("apart.git");
+        for folder in ["objects", "refs"] {
+            fs::create_dir_all(apart.join(folder)).unwrap();
+        }
+        fs::write(apart.join("HEAD"), "ref: refs/heads/main\n").unwrap();
+        let (tree, other) = (root.join("tree"), root.join("other"));
+        for at in [&tree, &other] {
+            fs::write(at.join(".git"), "gitdir: ../apart.git\n").unwrap();
+        }
+        let config = |text: &str| fs::write(apart.join("config"), text).unwrap();
+        config("[core]\n\tbare = false\n[other]\n\tworktree = ../tree\n");
+        let (why, next) = cannot_commit(&tree).unwrap();
+        assert!(why.contains("does not name") && next.contains("config core.worktree"), "{why} {next}");
+        for named in ["../tree", "\"../tree\" ; as it was", "../nowhere\n\tWorkTree = ../tr\\ee"] {
+            config(&format!("[Core]\n\tbare = false\n\tworktree = {named}\n"));
+            let found = Elsewhere::find(&tree).unwrap_or_else(|| panic!("{named}"));
+            assert!(found.own == apart && found.common == apart && !found.is_linked());
+            assert_eq!((Elsewhere::find(&other), cannot_commit(&tree)), (None, None), "{named}");
+        }
+        // `git sparse-checkout` moves it there.
+        config("[extensions]\n\tworktreeConfig = true\n");
+        fs::write(apart.join("config.worktree"), "[core]\n\tworktree = ../tree\n").unwrap();
+        assert!(Elsewhere::find(&tree).is_some());
+        config("[core]\n\tbare = false\n");
+        assert!(Elsewhere::find(&tree).is_none(), "that file does not count");
+        config("[core]\n\tworktree = ../tree\n");
+        fs::remove_dir(apart.join("objects")).unwrap();
+        std::os::unix::fs::symlink(&other, apart.join("objects")).unwrap();
+        assert!(Elsewhere::find(&tree).is_none(), "a link there leads elsewhere");
+    }
+
+    #[test]
+    fn what_leads_out_of_a_workspace_is_told() {
+        let scratch = tempfile::tempdir().unwrap();
+        let root = scratch.path().canonicalize().unwrap();
+        for folder in ["real/objects", "tree/sub"] {
+            fs::create_dir_all(root.join(folder)).unwrap();
+        }
+        let tree = root.join("tree");
+        assert_eq!((cannot_commit(&tree), above(&tree)), (None, None));
+        std::os::unix::fs::symlink("../real", tree.join(".git")).unwrap();
+        assert!(cannot_commit(&tree).unwrap().0.contains("is a link to"));
+        fs::remove_file(tree.join(".git")).unwrap();
+        fs::create_dir(tree.join(".git")).unwrap();
+        fs::write(tree.join(".git/HEAD"), "ref: refs/heads/main\n").unwrap();
+        assert_eq!((cannot_commit(&tree), above(&tree.join("sub"))), (None, Some(tree.clone())));
+        std::os::unix::fs::symlink("../../real/objects", tree.join(".git/objects")).unwrap();
+        assert!(cannot_commit(&tree).unwrap().0.contains("/objects is a link"));
+    }
+}

@@ -1,0 +1,132 @@
+//! The names of the user's repository in the team repository, and that of the team in the user's.
+//!
+//! A job looks whether the user has fetched since: what `git` writes then has another time or size. Only then a script runs.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use teamd_shared::register::Register;
+use teamd_shared::state::StateDir;
+use teamd_shared::team_dir::TeamDir;
+
+use super::repository;
+use super::script::{Failed, Git, Said};
+
+const REFERENCES: &str = include_str!("references.sh");
+
+/// What is run to note under which name the user is shown what is integrated.
+const NOTE: &str = "git config --file \"$T_WRITES/config\" teamd.shown \"$T_SHOWN\"";
+
+/// Takes over the remote-tracking branches and tags of the user if they have changed. Work goes on without them.
+pub(super) async fn refresh(git: &Git<'_>) {
+    let noted = Path::new(&git.order.home).join("references");
+    let known = fs::read_to_string(&noted).unwrap_or_default();
+    if let Some((source, stamp)) = known.split_once('\n')
+        && stamp_of(Path::new(source)).is_ok_and(|now| now == stamp)
+    {
+        return;
+    }
+    if let Err(why) = take_over(git, &noted).await {
+        tracing::warn!("the user's remote-tracking branches are as they were: {}", why.text());
+    }
+}
+
+async fn take_over(git: &Git<'_>, noted: &Path) -> Result<(), Failed> {
+    let at = repository(git.order);
+    let source = git.run("say source \"$(source_of_team)\"", &at, &[]).await?.one("source")?;
+    // Before they are read: what changes meanwhile is looked at again.
+    let stamp = stamp_of(Path::new(&source))?;
+    git.run(REFERENCES, &at, &[]).await?;
+    fs::write(noted, format!("{source}\n{stamp}"))?;
+    Ok(())
+}
+
+/// Returns what changes when references of a repository do.
+fn stamp_of(source: &Path) -> io::Result<String> {
+    let mut stamp = String::new();
+    let mut level: Vec<PathBuf> =
+        ["packed-refs", "refs/remotes", "refs/tags", "reftable"].map(|name| source.join(name)).into();
+    while let Some(at) = level.pop() {
+        let found = match at.symlink_metadata() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            other => other?,
+        };
+        stamp.push_str(&format!(
+            "{}.{} {} {}\n",
+            found.mtime(),
+            found.mtime_nsec(),
+            found.size(),
+            found.ino()
+        ));
+        if found.is_dir() {
+            let entries = at.read_dir()?.map(|entry| entry.map(|it| it.path()));
+            let mut entries = entries.collect::<io::Result<Vec<_>>>()?;
+            entries.sort();
+            level.extend(entries);
+        }
+    }
+    Ok(stamp)
+}
+
+/// Returns the names under which other teams show what they have integrated, one a line. A team that is gone has none.
+pub(super) fn held(home: &Path) -> String {
+    let Some(all) = home.parent() else { return String::new() };
+    let mut held = Vec::new();
+    for name in living(all) {
+        let at = all.join(name);
+        if at == home {
+            continue;
+        }
+        // As `git` has written it: no name of ours needs a quote.
+        let config = fs::read_to_string(at.join("team.git/config")).unwrap_or_default();
+        held.extend(config.lines().filter_map(|line| line.strip_prefix("\tshown = ").map(str::to_owned)));
+    }
+    held.join("\n")
+}
+
+/// Returns what the directories of teams are called that are there.
+fn living(all: &Path) -> Vec<String> {
+    let Some(state) = all.parent() else { return Vec::new() };
+    let register = Register::new(StateDir::at(state.to_owned()));
+    let (paths, unread) = register.all().unwrap_or_else(|error| (Vec::new(), vec![error]));
+    unread.iter().for_each(|why| tracing::warn!("what a team shows is not known: {why}"));
+    let dirs = paths.iter().filter_map(|path| TeamDir::open(path).ok());
+    dirs.map(|dir| StateDir::name_of_team(&dir)).collect()
+}
+
+/// Notes under which name the user is shown what is integrated, if it is another one now.
+pub(super) async fn note_shown(git: &Git<'_>, said: &Said) -> Result<(), Failed> {
+    let shown = said.one("shown")?;
+    let at = repository(git.order);
+    let config = fs::read_to_string(at.join("config"))?;
+    if config.lines().any(|line| line.strip_prefix("\tshown = ") == Some(&shown)) {
+        return Ok(());
+    }
+    tracing::warn!("what is integrated is shown to the user as {shown}");
+    git.run(NOTE, &at, &[("SHOWN", &shown)]).await.map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fetch_of_the_user_changes_the_stamp() {
+        let scratch = tempfile::tempdir().unwrap();
+        let root = scratch.path();
+        let empty = stamp_of(root).unwrap();
+        fs::create_dir_all(root.join("refs/remotes/origin")).unwrap();
+        fs::create_dir_all(root.join("refs/heads")).unwrap();
+        let made = stamp_of(root).unwrap();
+        fs::write(root.join("refs/heads/main"), "1\n").unwrap();
+        assert_ne!(empty, made);
+        assert_eq!(stamp_of(root).unwrap(), made, "a branch of the user is none of them");
+        fs::write(root.join("refs/remotes/origin/main"), "1\n").unwrap();
+        let one = stamp_of(root).unwrap();
+        fs::write(root.join("packed-refs"), "1 refs/remotes/origin/main\n").unwrap();
+        let packed = stamp_of(root).unwrap();
+        assert!(made != one && one != packed);
+    }
+}

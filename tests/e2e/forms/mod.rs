@@ -1,6 +1,9 @@
 //! Forms of repositories: in each one a teammate commits in place, works on a task in a checkout, and the user lands that; or the spawn is
 //! refused, with the next step. Nothing fails when the work is done.
 
+mod names;
+mod trust;
+
 use crate::checkouts::{add, checkout, until, user};
 use crate::support::Team;
 use crate::support::user::User;

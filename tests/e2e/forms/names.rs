@@ -11,7 +11,7 @@ const CLONED: &str = "git init -q -b main ../up; (cd ../up; for i in 1 2; do git
 
 #[test]
 fn remote_branches_and_tags_of_the_user_are_known_in_checkouts_and_checks_and_follow_a_fetch() {
-    let check = "git merge-base origin/main HEAD && git rev-parse --verify fork/topic && git describe --tags --match v1 \
+    let check = "git merge-base origin/main HEAD && git rev-parse --verify fork/main && git describe --tags --match v1 \
          && test $(git symbolic-ref refs/remotes/origin/HEAD) = refs/remotes/origin/main && git merge-base --is-ancestor origin/integration HEAD \
          && test $(git rev-list --count origin/integration..HEAD) = 2";
     let team = team(User::Ordinary, &format!("[work]\ncheck = \"{check}\"\n"), CLONED);

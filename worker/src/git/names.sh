@@ -17,12 +17,16 @@ believe_user() {
                 GIT_DIR=/dev/null git config --null --get-all safe.directory
             ) || true
             while IFS= read -r value; do [ -z "$value" ] || printf '%s\0' "$value"; done <<<"$T_SAFE"
-        } | while IFS= read -r -d '' value; do
-            value=${value//\\/\\\\}
-            printf '\tdirectory = "%s"\n' "${value//\"/\\\"}"
-        done
+        } | while IFS= read -r -d '' value; do believe "$value"; done
+        # The user's git took it for safe, by the name of a tree, when the team repository was made.
+        [ ! -e "$team" ] || believe "$(source_of_team)"
     } >"$TMPDIR/safe"
     export GIT_CONFIG_GLOBAL=$TMPDIR/safe
+}
+# Writes the line that says so of one directory.
+believe() {
+    local value=${1//\\/\\\\}
+    printf '\tdirectory = "%s"\n' "${value//\"/\\\"}"
 }
 
 # Writes the names that a clone of ours sees into a file: the integration branch as that of `origin`, and the user's remote-tracking

@@ -31,6 +31,8 @@ if ! top=$(git rev-parse --show-toplevel); then
 fi
 own=$(git rev-parse --absolute-git-dir)
 common=$(git rev-parse --path-format=absolute --git-common-dir)
+# What is said of the tree holds for what is copied from there.
+believe "$common" >>"$TMPDIR/safe"
 top=$(tree_of "$common" "$T_SOURCE")
 at=$(realpath -e -- "$T_SOURCE")
 head=$(git rev-parse --verify --quiet 'HEAD^{commit}') ||

@@ -43,14 +43,16 @@ fn checkouts_are_not_made_where_another_account_or_a_link_leads_them() {
 fn a_repository_of_another_account_works_where_the_user_calls_it_safe() {
     // Only root reads what another account owns, and lands there.
     let Some(who) = User::at_hand().into_iter().find(|who| *who == User::Root) else { return };
-    let team = team(who, "", "chown -R 65534:65534 .git .");
+    let team = team(who, "", "chmod -R go-w .git .; chown -R 65534:65534 .git .");
     let refused = team.teamctl(["spawn", "alice", "--checkout"]).exits(7);
     assert!(refused.stderr.contains("safe.directory") && !refused.stderr.contains("git init"), "{refused:?}");
     user(
         &team,
         "git config --global --add safe.directory \"$PWD\"; git config --global user.name u; git config --global user.email u@x",
     );
-    team.teamctl(["spawn", "alice", "--checkout", "--auto"]).ok();
+    let spawned = team.teamctl(["spawn", "alice", "--checkout", "--auto"]).ok();
+    assert!(spawned.stderr.contains("nothing can be shown in "), "{spawned:?}");
+    user(&team, "chmod -R a+rwX .git .");
     add(&team, &["one", "--description", "/bash echo 1 > one; git add one; git commit -qm one"]);
     until(&team, 1, "completed");
     team.teamctl(["land"]).ok();

@@ -39,6 +39,12 @@ pub(super) async fn checkout(git: &Git<'_>, make: &MakeOrder) -> Result<GitRepor
     let (root, mut notes) = place(git, make, Path::new(&top))?;
     let root_text = text(&root)?;
     notes.extend(seen.all("note"));
+    let source = seen.one("source")?;
+    if !["objects", "refs"].iter().all(|name| may_write(&Path::new(&source).join(name))) {
+        notes.push(format!(
+            "nothing can be shown in {source}, or landed: confined commands may not write there as this user (`chown` or `chmod` lets them)"
+        ));
+    }
     match cloned(git, &root, &top).await? {
         Some(more) => notes.extend(more),
         // Once is enough.
@@ -214,6 +220,19 @@ fn taken(at: &Path, why: &str) -> Failed {
         format!("a checkout cannot be made at {}: that {why}", at.display()),
         "remove it if you may, or set `checkouts = \"PATH\"` in team.toml to a directory of yours",
     )
+}
+
+/// Tells whether this user may write a directory, without the rights of root over what others own: a confined command has none.
+fn may_write(at: &Path) -> bool {
+    let Ok(found) = at.metadata() else { return true };
+    if found.uid() == rustix::process::geteuid().as_raw() {
+        return found.mode() & 0o200 != 0;
+    }
+    let groups = rustix::process::getgroups().unwrap_or_default();
+    let own = rustix::process::getegid();
+    let is_member = groups.iter().chain([&own]).any(|group| group.as_raw() == found.gid());
+    let bit = if is_member { 0o020 } else { 0o002 };
+    found.mode() & bit != 0
 }
 
 fn is_closed(kind: io::ErrorKind) -> bool {

@@ -76,6 +76,7 @@ else
 fi
 cd "$top"
 say top "$top"
+say source "$common"
 say prefix "$([ "$at" = "$top" ] || printf '%s/' "${at#"$top"/}")"
 files=$(changed --ignore-submodules=all | first 1) || files=
 [ -z "$files" ] || say note "what is not committed in $top is not in the checkout"

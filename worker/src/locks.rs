@@ -210,11 +210,19 @@ fn holder(locks: &[Lock], trees: &[(u64, u64)]) -> io::Result<Option<String>> {
         // It is gone.
         let Ok(name) = std::fs::read_to_string(at.join("comm")) else { continue };
         let is_git = name.starts_with("git");
-        if has_open(&at, locks) || is_git && works_in(&at, trees) {
+        if has_open(&at, locks) || is_git && is_of_this_user(&at) && works_in(&at, trees) {
             return Ok(Some(format!("the process {} ({})", pid.display(), name.trim_end())));
         }
     }
     Ok(None)
+}
+
+/// Tells whether a process makes files of this user: what it makes is of another one else, and so no lock that is looked at.
+fn is_of_this_user(process: &Path) -> bool {
+    let Ok(status) = std::fs::read_to_string(process.join("status")) else { return true };
+    let user = rustix::process::geteuid().as_raw().to_string();
+    let ids = status.lines().find_map(|line| line.strip_prefix("Uid:"));
+    ids.is_none_or(|ids| ids.split_whitespace().any(|id| id == user))
 }
 
 fn has_open(process: &Path, locks: &[Lock]) -> bool {

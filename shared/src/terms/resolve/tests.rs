@@ -85,7 +85,8 @@ fn added(name: &str, ca: Option<&str>, set: &[(&str, &str)]) -> Vec<(String, Str
     let order = resolve(request, None, None, environment(set), &file()).unwrap();
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     let all = order.environment.variables.iter().map(|(name, value)| (text(name), text(value)));
-    all.filter(|(name, value)| !set.contains(&(name.as_str(), value.as_str()))).collect()
+    let settings = all.filter(|(name, _)| name.starts_with("TEAM_"));
+    settings.filter(|(name, value)| !set.contains(&(name.as_str(), value.as_str()))).collect()
 }
 
 #[test]

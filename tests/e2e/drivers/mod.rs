@@ -80,6 +80,7 @@ scenarios! {
     what_a_tool_asks_of_a_model_counts_and_is_refused_over_the_budget
     what_a_tool_asks_of_a_model_is_held_to_the_tokens
     no_model_is_asked_while_no_turn_runs
+    a_lead_whose_tools_could_speak_as_it_only_recommends
 }
 
 /// A team whose agents are these stubs; none without Python.

@@ -379,7 +379,7 @@ impl Dispatcher {
             return false;
         };
         let alive = self.live.of(&Incarnation::of(&state.record));
-        !alive.is_some_and(|alive| alive.said.applied_seq >= state.seq)
+        alive.is_none_or(|alive| alive.said.applied_seq < state.seq)
     }
 
     /// Runs the checks that have waited for a gate, where that is closed now.

@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn a_short_log_is_kept_as_it_is() {
         assert_eq!(logged(b"one\rtwo\n", 3), (b"one\rtwo\n".to_vec(), b"one\rtwo\n".to_vec()));
-        let two = vec![b'x'; 2 * SIDE as usize];
+        let two = vec![b'x'; 2 * usize::try_from(SIDE).unwrap()];
         assert_eq!(logged(&two, PIECE), (two.clone(), two));
     }
 
@@ -141,7 +141,7 @@ mod tests {
             let flood: Vec<u8> =
                 (0..length / 8).flat_map(|number| format!("{number:7}\n").into_bytes()).collect();
             let (live, kept) = logged(&flood, size);
-            let side = SIDE as usize;
+            let side = usize::try_from(SIDE).unwrap();
             let cut = format!("\n[{} bytes cut]\n", flood.len() - 2 * side);
             let expected = [&flood[..side], cut.as_bytes(), &flood[flood.len() - side..]].concat();
             assert!(kept == expected, "{length} {size}: {} bytes", kept.len());

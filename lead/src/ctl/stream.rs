@@ -14,7 +14,7 @@ use crate::exit_code::ExitCode;
 pub(super) struct Stream {
     /// The file.
     pub(super) at: TeamPath,
-    /// A record for people.
+    /// A record for people; empty if it tells them nothing.
     pub(super) human: fn(&[u8]) -> String,
     /// Shows only records since then, in seconds since 1970.
     pub(super) since: Option<f64>,
@@ -52,7 +52,8 @@ impl Stream {
                 lines.retain(|line| is_record(line) && self.since.is_none_or(|since| is_since(line, since)));
                 shown += lines.len();
                 if !out.is_json() {
-                    out.wrapped(&lines.iter().map(|line| (self.human)(line) + "\n").collect::<String>())?;
+                    let texts = lines.iter().map(|line| (self.human)(line)).filter(|text| !text.is_empty());
+                    out.wrapped(&texts.map(|text| text + "\n").collect::<String>())?;
                 } else if range.follow {
                     lines.iter().try_for_each(|line| out.json(&as_it_stands(line)))?;
                 } else {

@@ -161,6 +161,10 @@ pub(super) fn calls_of_one_answer_are_one_turn(stub: &Stub) {
             (team.text("one"), team.text("two"), team.results("carol").len()),
             ("one\n".into(), "two\n".into(), 2)
         );
+        // Each is recorded when it is made, not when the one before it has its result.
+        let kinds: Vec<_> = team.transcript("carol").iter().map(|it| it["entry"].clone()).collect();
+        let before = kinds.iter().take_while(|kind| *kind != "result").filter(|kind| *kind == "answer");
+        assert_eq!(before.count(), 2, "{kinds:?}");
         let stats = team.teamctl(["--json", "stats"]).ok().json();
         assert!(stats.to_string().contains("\"turns\":2"), "{stats}");
     }
@@ -195,6 +199,53 @@ pub(super) fn what_an_agent_does_behind_its_plan_is_answered_at_once(stub: &Stub
             .count();
         assert_eq!(told, 1, "{}", session(&team, stub));
     }
+}
+
+/// The transcript has it in its order and with its time, before the verdict; and what it says then is not part of its final answer.
+pub(super) fn what_an_agent_does_behind_its_plan_is_recorded_when_it_happens(stub: &Stub) {
+    for (layers, verdict) in [(SETS[0], "approve"), (SETS[1], "approve"), (SETS[0], "reject")] {
+        let Some(team) = team_of(&[stub], layers) else { return };
+        let orders = "@plan_approval {\"plan\": \"make it\"}\n@task_list\n$ echo x 2>/dev/null > made || echo no-way\nsay waiting";
+        spawn(&team, stub, &["--plan", "--prompt", orders]);
+        let id = team.until_planned("carol");
+        let behind = || team.transcript("carol").into_iter().map(|it| it.to_string()).collect::<Vec<_>>();
+        let waits = |it: &String| it.contains("\"answer\"") && it.contains("waiting");
+        team.until("the end of its turn", || behind().iter().any(waits));
+        let before = behind();
+        let is_result = |it: &&String| it.contains("\"entry\":\"result\"");
+        let results: Vec<_> = before.iter().filter(is_result).collect();
+        assert!(results.len() == 2 && results[1].contains("no-way"), "{layers}: {results:?}");
+        assert!(before.iter().any(|it| it.contains("echo x 2>/dev/null") && it.contains(stub.command)));
+        team.teamctl([verdict, &id, "--feedback", "\nsay made-it\n"]).ok();
+        team.until_finished("carol", 1);
+        let content = team.notices("carol").pop().unwrap()["content"].to_string();
+        assert!(content.contains("made-it") && !content.contains("waiting"), "{layers}: {content}");
+        let all = behind();
+        assert_eq!(all[..before.len()], before, "{layers}");
+        let after: Vec<_> = all[before.len()..].iter().filter(is_result).collect();
+        assert!(after.len() == 1 && after[0].contains(verdict), "{layers}: {after:?}");
+        let shown = team.teamctl(["transcript", "carol"]).ok().stdout;
+        let (no_way, judged) = (shown.rfind("no-way"), shown.find("made-it"));
+        assert!(no_way < judged, "{shown}");
+        team.teamctl(["lint", team.path("transcript/carol.jsonl").to_str().unwrap()]).ok();
+    }
+}
+
+/// The plan waits on, and the verdict is told at once.
+pub(super) fn a_call_behind_a_plan_may_have_run_when_its_worker_is_killed(stub: &Stub) {
+    let Some(team) = team_of(&[stub], LIVE) else { return };
+    spawn(&team, stub, &["--plan", "--prompt", "@plan_approval {\"plan\": \"make it\"}\n$ sleep 302"]);
+    let id = team.until_planned("carol");
+    team.until("the call", || team.file("transcript/carol.jsonl").contains("sleep 302\"}"));
+    assert!(team.results("carol").is_empty());
+    signal(team.pid("carol"), Signal::SIGKILL);
+    team.until("the next worker", || team.incarnation("carol") == 2);
+    team.until("the result", || team.results("carol").len() == 1);
+    assert!(team.results("carol")[0]["content"].as_str().unwrap().contains("may have run"));
+    team.until_planned("carol");
+    team.teamctl(["approve", &id, "--feedback", "\n$ echo done > made\n"]).ok();
+    team.until_finished("carol", 1);
+    assert_eq!(team.text("made"), "done\n");
 }
 
 pub(super) fn a_busy_agent_that_does_not_answer_is_ended_at_the_deadline(stub: &Stub) {

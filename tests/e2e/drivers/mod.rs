@@ -62,6 +62,8 @@ scenarios! {
     a_message_joins_the_work_that_is_done_and_so_does_a_shutdown_request
     a_plan_ends_the_turn_and_its_verdict_arrives_as_a_message
     what_an_agent_does_behind_its_plan_is_answered_at_once
+    what_an_agent_does_behind_its_plan_is_recorded_when_it_happens
+    a_call_behind_a_plan_may_have_run_when_its_worker_is_killed
     an_agent_that_goes_on_and_on_behind_its_plan_is_stopped
     a_message_that_an_interrupted_call_was_told_is_the_next_work
     calls_of_one_answer_are_one_turn

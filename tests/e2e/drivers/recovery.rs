@@ -60,8 +60,9 @@ pub(super) fn a_session_that_is_gone_is_begun_anew_and_told_so(stub: &Stub) {
             stub.sessions
         );
         assert!(team.command("bash", ["-c", &broken]).status().unwrap().success());
-        team.write("go", "");
+        // Killed before the command can end: else its turn may end, too.
         signal(if kills_worker { team.pid("carol") } else { agent_of(&team) }, Signal::SIGKILL);
+        team.write("go", "");
         team.until_finished("carol", 2);
         assert_eq!(team.text("runs"), "once\nonce\n", "its work is told anew");
         let kept = session(&team, stub);

@@ -123,6 +123,11 @@ impl<T: Tools> Session<T> {
             heard = agent.listen(is_question == Some(true)) => heard,
         };
         match (is_question, heard) {
+            (Some(false), Ok(Some(event))) => {
+                self.beside(event)?;
+                self.charge_behind_plan()
+            }
+            (_, Ok(Some(event))) => self.beside(event),
             (Some(true), Err(how)) => self.resolve(&Err(format!("the agent {how}"))).await,
             (Some(false), _) => self.charge_behind_plan(),
             _ => Ok(()),

@@ -132,6 +132,10 @@ impl<T: Tools> Session<T> {
                 dispatcher.state.call_goes_on();
                 return self.charge();
             }
+            Ok(Some(Came::Beside(event))) => {
+                dispatcher.state.call_goes_on();
+                return self.beside(event);
+            }
             Ok(Some(Came::Outcome(outcome))) => outcome,
             Ok(Some(Came::Asks(permission))) => {
                 let (asks, message_id, request_id) =
@@ -192,6 +196,11 @@ impl<T: Tools> Session<T> {
             return Ok(());
         }
         self.transcript.sync()
+    }
+
+    /// Records what an agent says or does while an earlier call of it waits.
+    pub(crate) fn beside(&mut self, event: Event) -> Result<(), TranscriptError> {
+        if matches!(event, Event::Answer { .. }) { self.answered(event) } else { self.record(event) }
     }
 
     /// Runs the next call.
@@ -307,16 +316,31 @@ impl<T: Tools> Session<T> {
             self.end_call(Outcome::error(format!("no reply: {told}")))?;
         }
         self.end_calls(&format!("not run: {told}"))?;
+        // What an agent does beside them runs.
+        while !self.dispatcher.state.work.calls.is_empty() {
+            self.end_call(Outcome::error(told.as_str()))?;
+        }
         self.dispatcher.state.drop_answer();
         Ok(())
     }
 
-    /// Gives every call without a result this one.
+    /// Gives every call of one answer that has no result this one.
     fn end_calls(&mut self, told: &str) -> Result<(), TranscriptError> {
-        while !self.dispatcher.state.work.calls.is_empty() {
+        while self.dispatcher.state.work.calls.front().is_some_and(|next| !next.is_beside) {
             self.end_call(Outcome::error(told))?;
         }
         Ok(())
+    }
+
+    /// Tells an agent what has come of its plan, if a turn of it runs.
+    async fn tell_beside(&mut self) -> Result<(), TranscriptError> {
+        let is_in_turn = self.model.agent().is_some_and(|agent| agent.is_in_turn());
+        if !is_in_turn || self.dispatcher.state.work.calls.is_empty() {
+            return Ok(());
+        }
+        self.close_gate().await;
+        self.dispatcher.toolbox.opened().await;
+        self.tell_agent()
     }
 
     /// Writes the line of the plan or question, unless an earlier incarnation has written it, and submits it.
@@ -367,10 +391,10 @@ impl<T: Tools> Session<T> {
             return Ok(());
         }
         self.end_call(submission::result_of(verdict, self.dispatcher.state.directed_gate()))?;
-        match verdict {
-            Ok((Status::Approved, _)) => Ok(()),
-            _ => self.end_calls(submission::BEHIND_A_REJECTED),
+        if !matches!(verdict, Ok((Status::Approved, _))) {
+            self.end_calls(submission::BEHIND_A_REJECTED)?;
         }
+        self.tell_beside().await
     }
 
     /// Tells the model what the daemon made of its answer to a shutdown.

@@ -165,6 +165,7 @@ mod tests {
             message_id: Some(first.message_id),
             request_id: Some(first.request_id.clone()),
             repeated: true,
+            is_beside: false,
         };
         let second = first.clone().renumbered();
         let resumed = |pending| Submission::resumed(Caller::Teammate, &call, pending);

@@ -5,6 +5,9 @@
 //! begins. So of the calls without a result only the first can have begun when the earlier incarnation ended. It is not
 //! run again: what it did is not known. But what sends a message is repeated under the ids that the answer holds (and
 //! what the daemon takes for the same a second time, too), and then the calls behind it, which never began, simply follow.
+//!
+//! An agent says more while a call of it has no result: calls that run side by side, and what it does while its plan waits. That
+//! answer is recorded when it comes, and its calls stand behind those that wait. They run in the agent, so any of them can have begun.
 
 use std::collections::VecDeque;
 
@@ -19,6 +22,9 @@ use uuid::Uuid;
 
 use crate::core::state::{At, trouble};
 use crate::tools::{AfterCrash, Caller};
+
+/// What a call is told that had not begun when its worker ended.
+const NOT_BEGUN: &str = "not run: the worker was restarted before it";
 
 /// A call that the model asked for.
 #[derive(Debug, Clone, PartialEq)]
@@ -35,6 +41,8 @@ pub(crate) struct ToolUse {
     pub(crate) request_id: Option<RequestId>,
     /// Whether an earlier incarnation may have begun it.
     pub(crate) repeated: bool,
+    /// Whether it was made while an earlier call had no result.
+    pub(crate) is_beside: bool,
 }
 
 /// Where the work stands.
@@ -50,7 +58,7 @@ pub(crate) struct Work {
     pub(crate) spent: Usage,
     /// What the conversation has cost so far.
     pub(crate) usage: Usage,
-    /// The calls of the last answer that have no result, in order; the first one is next, or runs.
+    /// The calls that have no result, in order; the first one is next, or runs.
     pub(crate) calls: VecDeque<ToolUse>,
     /// What the lead is told when the work ends: the final answer, or the error.
     pub(crate) closing: String,
@@ -116,9 +124,12 @@ impl Work {
             Event::Answer { content, usage, cut, model_calls, .. } => {
                 self.count(*usage);
                 self.turns = self.turns.saturating_add(*model_calls);
-                self.closing = closing(content, *cut);
-                self.calls = calls_of(content);
-                self.at = if self.calls.is_empty() { At::Done(IdleReason::Available) } else { At::Call };
+                let is_beside = !self.calls.is_empty();
+                self.calls.extend(calls_of(content, is_beside));
+                if !is_beside {
+                    self.closing = closing(content, *cut);
+                    self.at = if self.calls.is_empty() { At::Done(IdleReason::Available) } else { At::Call };
+                }
             }
             Event::Compacted { usage, .. } => self.count(*usage),
             Event::Charged { usage, model_calls } => {
@@ -126,10 +137,14 @@ impl Work {
                 self.turns = self.turns.saturating_add(*model_calls);
             }
             Event::Result { tool_use_id, .. } => {
+                let is_beside = self.calls.front().is_some_and(|call| call.id != *tool_use_id);
                 self.calls.retain(|call| call.id != *tool_use_id);
-                self.at = if self.calls.is_empty() { At::Turn { results: true } } else { At::Call };
+                if !is_beside {
+                    self.at = if self.calls.is_empty() { At::Turn { results: true } } else { At::Call };
+                }
             }
             Event::Idle { idle_reason, content, message_id, goes_on } => {
+                self.calls.clear();
                 self.at = At::Idle;
                 (self.trouble, self.idle_reason) = (trouble(*idle_reason, content), Some(*idle_reason));
                 if *goes_on {
@@ -191,20 +206,21 @@ impl Work {
     /// Returns the results of the calls that are not run in this incarnation; marks the one that is made again.
     pub(crate) fn interrupted(&mut self) -> Vec<Event> {
         let caller = Caller::of(&self.owner);
-        let runs_again = |call: &ToolUse| caller.after_crash(&call.name) != AfterCrash::Interrupted;
-        if let Some(first) = self.calls.front_mut().filter(|first| runs_again(first)) {
-            first.repeated = true;
-            return Vec::new();
+        let runs_again =
+            |call: &ToolUse| !call.is_beside && caller.after_crash(&call.name) != AfterCrash::Interrupted;
+        let goes_on = self.calls.front().is_some_and(runs_again);
+        let mut lost = Vec::new();
+        for (number, call) in self.calls.iter_mut().enumerate() {
+            call.repeated |= goes_on && number == 0;
+            if runs_again(call) || (goes_on && !call.is_beside) {
+                continue;
+            }
+            let may_have_begun = number == 0 || call.is_beside;
+            let content = if may_have_begun { caller.may_have_run() } else { NOT_BEGUN };
+            let (tool_use_id, content) = (call.id.clone(), content.to_owned());
+            lost.push(Event::Result { tool_use_id, content, is_error: true });
         }
-        let not_begun = std::iter::repeat("not run: the worker was restarted before it");
-        let texts = std::iter::once(caller.may_have_run()).chain(not_begun);
-        let lost = self.calls.iter().filter(|call| !runs_again(call)).zip(texts);
-        lost.map(|(call, content)| Event::Result {
-            tool_use_id: call.id.clone(),
-            content: content.to_owned(),
-            is_error: true,
-        })
-        .collect()
+        lost
     }
 }
 
@@ -220,11 +236,11 @@ fn closing(content: &[Block], cut: Option<Cut>) -> String {
     if text.trim().is_empty() { why.to_owned() } else { format!("{text}\n{why}") }
 }
 
-/// Returns the calls of an answer, in order.
-fn calls_of(content: &[Block]) -> VecDeque<ToolUse> {
+/// Returns the calls of an answer, in order; `is_beside`: whether it was given while an earlier call had no result.
+fn calls_of(content: &[Block], is_beside: bool) -> Vec<ToolUse> {
     let call = |block: &Block| match block.clone() {
         Block::ToolUse { id, name, input, message_id, request_id } => {
-            Some(ToolUse { id, name, input, message_id, request_id, repeated: false })
+            Some(ToolUse { id, name, input, message_id, request_id, repeated: false, is_beside })
         }
         Block::Text { .. } | Block::Opaque { .. } => None,
     };

@@ -8,12 +8,15 @@ use crate::ctl::output::paint;
 use crate::ctl::view::{Part, parts};
 use crate::ctl::{clock, escape};
 
-/// Shows one entry of a transcript; as it is, if a newer program wrote it.
+/// Shows one entry of a transcript; as it is, if a newer program wrote it. An entry that only counts is not shown.
 pub(in crate::ctl) fn entry(line: &[u8]) -> String {
     let Ok(entry) = json::read::<Entry>(line) else {
         return escape::text(&String::from_utf8_lossy(line)).into_owned();
     };
     let parts: Vec<String> = parts(&entry.event, false).iter().map(part).collect();
+    if parts.is_empty() {
+        return String::new();
+    }
     format!("{} {}", paint(DIM, clock::time_of_day(entry.at)), parts.join("\n  "))
 }
 
@@ -58,6 +61,22 @@ mod tests {
         assert_eq!(shown(&messages), "bob: hi\n  7");
         let idle = json!({"entry": "idle", "idle_reason": "failed", "content": "no key", "message_id": uuid::Uuid::nil()});
         assert_eq!(shown(&idle), "failed: no key");
+    }
+
+    #[test]
+    fn what_costs_nothing_is_no_line() {
+        let at = json!({"at": 1.0, "inbox": {"offset": 0, "tail": "cbf29ce484222325"}});
+        let with = |more: Value| {
+            let mut line = at.clone();
+            line.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            entry(line.to_string().as_bytes())
+        };
+        let nothing = json!({"input_tokens": 0, "output_tokens": 0});
+        assert_eq!(with(json!({"entry": "paid", "usage": nothing, "model_calls": 1})), "");
+        let answer = shown(
+            &json!({"entry": "answer", "usage": nothing, "content": [{"type": "text", "text": "I look."}]}),
+        );
+        assert_eq!(answer, "answer\n  I look.");
     }
 
     #[test]

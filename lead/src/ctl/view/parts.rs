@@ -132,7 +132,9 @@ pub(in crate::ctl) fn parts(event: &Event, is_command: bool) -> Vec<Part> {
 
 fn answer(content: &[Block], usage: &Usage, cut: Option<Cut>) -> Vec<Part> {
     let text = text_of(content);
-    let mut parts = vec![Part::Detail(format!("answer {}", tokens(usage)))];
+    // What it costs may be known later, and is told then.
+    let cost = if usage.is_nothing() { String::new() } else { format!(" {}", tokens(usage)) };
+    let mut parts = vec![Part::Detail(format!("answer{cost}"))];
     parts.extend((!text.trim().is_empty()).then_some(Part::Answer(text)));
     parts.extend(cut.map(|cut| {
         let why = match cut {

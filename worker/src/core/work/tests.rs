@@ -154,6 +154,51 @@ fn what_sends_is_repeated_and_what_stands_behind_it_follows() {
 }
 
 #[test]
+fn an_answer_beside_a_call_changes_nothing_but_what_it_cost_and_its_calls_stand_behind_it() {
+    let beside = |id: &str, name: &str| Event::Answer {
+        content: vec![Block::ToolUse {
+            id: id.to_owned(),
+            name: name.to_owned(),
+            input: json!({}),
+            message_id: None,
+            request_id: None,
+        }],
+        usage: Usage { output_tokens: 5, ..Usage::default() },
+        cut: None,
+        length: None,
+        model_calls: 1,
+    };
+    let plan = [begins(Some("go")), answer(&["plan_approval"])];
+    let said = [&plan[..], &[beside("w", "Write"), answer(&[])]].concat();
+    let mut work = replayed(&said);
+    assert_eq!((names(&work), &work.at, work.turns), (vec!["plan_approval", "Write"], &At::Call, 3));
+    assert_eq!(work.spent.output_tokens, 5);
+    work.follow(&result("w"));
+    assert_eq!((names(&work), &work.at), (vec!["plan_approval"], &At::Call));
+    work.follow(&result("0"));
+    assert_eq!(work.at, At::Turn { results: true });
+    // A call that still runs when the verdict comes is next.
+    let mut work = replayed(&said);
+    work.follow(&result("0"));
+    assert_eq!((names(&work), &work.at), (vec!["Write"], &At::Call));
+    // What waits is not changed by what the state has made of it.
+    let mut work = replayed(&said);
+    work.at = At::Asking;
+    work.follow(&result("w"));
+    assert_eq!(work.at, At::Asking);
+    // After a crash the plan is submitted again, and whatever was made beside it may have run.
+    let more = [&said[..], &[beside("s", "send_message"), next_incarnation()]].concat();
+    let mut work = replayed(&more);
+    let told = interrupted(&mut work);
+    assert!(told.iter().all(|(_, content)| content.contains("may have run")), "{told:?}");
+    assert_eq!(told.iter().map(|(id, _)| id.as_str()).collect::<Vec<_>>(), ["w", "s"]);
+    assert_eq!((names(&work), work.calls[0].repeated), (vec!["plan_approval"], true));
+    // What a foreign hand has taken out of the file does not wait for ever.
+    let lost = [&plan[..], &[idle(), messages(&["message"]), answer(&[])]].concat();
+    assert_eq!(replayed(&lost).at, At::Done(IdleReason::Available));
+}
+
+#[test]
 fn without_open_calls_the_model_is_asked_with_the_results() {
     let mut after = replayed(&[begins(Some("go")), answer(&["bash"])]);
     assert_eq!(interrupted(&mut after).len(), 1);

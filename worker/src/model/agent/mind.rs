@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use teamd_shared::member::{Agent, Gate, Permissions, Protocol, Waiting};
 use teamd_shared::name::Name;
-use teamd_shared::transcript::Usage;
+use teamd_shared::transcript::{Event, Usage};
 use tokio::sync::watch;
 use uuid::Uuid;
 
@@ -52,6 +52,8 @@ pub(crate) enum Came {
     Asks(Permission),
     /// Nothing yet, but the model has cost something.
     Cost,
+    /// Nothing yet, but this is to be recorded: it makes another call, or another one has its outcome.
+    Beside(Event),
 }
 
 /// What the agent is told.
@@ -103,7 +105,9 @@ pub(crate) struct AgentMind {
     /// Why the next process begins a new session, although there is one; and what is to be recorded of that.
     afresh: Option<String>,
     begun_afresh: Option<String>,
-    /// Outcomes of calls of its own that the session has not come to yet, and why others were refused when they were heard.
+    /// The recorded calls without a result whose outcome is for the agent to say, or was said by it.
+    running: Vec<String>,
+    /// Outcomes of calls of its own that are not recorded yet, and why others were refused when they were heard.
     outcomes: HashMap<String, Outcome>,
     refused: HashMap<String, &'static str>,
     /// What was heard while the outcome of a call was waited for.
@@ -111,6 +115,8 @@ pub(crate) struct AgentMind {
     /// What was heard of the cost of the model, and of answers that it has begun, and is in no entry yet.
     usage: Usage,
     model_calls: u32,
+    /// Whether it has begun an answer that is in no entry yet: what that costs is recorded with it.
+    is_answering: bool,
     /// How many answers its model has begun since it was to end its turn.
     unfollowed: u32,
     restarts: u32,
@@ -160,8 +166,10 @@ impl AgentMind {
             is_between: false,
             afresh: None,
             begun_afresh: None,
+            running: Vec::new(),
             outcomes: HashMap::new(),
             refused: HashMap::new(),
+            is_answering: false,
             unfollowed: 0,
             later: VecDeque::new(),
             usage: Usage::default(),
@@ -240,6 +248,10 @@ impl AgentMind {
             );
             tracing::warn!("{told}");
             self.begun_afresh = Some(told);
+        }
+        // They ran in the process before.
+        for id in &self.running {
+            self.outcomes.entry(id.clone()).or_insert_with(|| Outcome::error(hearing::GONE));
         }
         self.written.clone_from(&process.known.messages);
         self.without_id = process.known.without_id;

@@ -27,7 +27,7 @@ pub(in crate::ctl::commands) fn lint(bytes: &[u8]) -> Vec<Remark> {
     remarks
 }
 
-/// Follows the conversation by one entry; `open` has the calls of the last answer without a result. Returns false for the
+/// Follows the conversation by one entry; `open` has the calls without a result. Returns false for the
 /// result of no call, or a second one.
 fn follow(open: &mut HashSet<String>, event: Event) -> bool {
     match event {
@@ -38,7 +38,8 @@ fn follow(open: &mut HashSet<String>, event: Event) -> bool {
                 Block::ToolUse { id, .. } => Some(id),
                 Block::Text { .. } | Block::Opaque { .. } => None,
             };
-            *open = content.into_iter().filter_map(call).collect();
+            // An agent may say more before a call of it has its result.
+            open.extend(content.into_iter().filter_map(call));
         }
         Event::Result { tool_use_id, .. } => return open.remove(&tool_use_id),
         // The worker gave its work up: its calls get no results any more.
@@ -86,6 +87,8 @@ mod tests {
         let both = [answer(&["a", "b"]), result("a"), result("b"), answer(&[])];
         assert_eq!(told(&both), [""; 0]);
         assert_eq!(told(&both[..2]), [""; 0]);
+        let beside = [answer(&["a"]), answer(&["b"]), answer(&[]), result("b"), result("a")];
+        assert_eq!(told(&beside), [""; 0]);
         let twice = [answer(&["a"]), result("a"), result("a")];
         assert_eq!(told(&twice), ["3: it is the result of no call, or a second one"]);
         let fresh = json!({"entry": "life", "incarnation": 2, "conversation": 2, "prompt": null});

@@ -3,6 +3,7 @@
 use std::future::pending;
 use std::time::Duration;
 
+use serde_json::Value;
 use teamd_shared::amount::format_duration;
 use teamd_shared::member::{Permissions, Waiting};
 use teamd_shared::transcript::{Block, Event};
@@ -24,6 +25,9 @@ const INTERRUPTED_WITHIN: Duration = Duration::from_secs(2);
 
 /// How long an agent may say nothing between a turn that has ended and the one that takes in what it was told meanwhile.
 const TAKEN_WITHIN: Duration = Duration::from_secs(5);
+
+/// What is told of a call whose agent is gone.
+pub(super) const GONE: &str = "the agent has ended; the call may have run";
 
 /// How an agent ends that does not.
 const UNTAKEN: &str = "has ended its turn without a word about a message that it was told";
@@ -117,6 +121,7 @@ impl AgentMind {
             Ok(Heard::Begins) => {
                 self.model_calls = self.model_calls.saturating_add(1);
                 self.unfollowed = self.unfollowed.saturating_add(1);
+                self.is_answering = true;
                 Ok(Heard::Begins)
             }
             Ok(Heard::Cost(cost)) => {
@@ -236,22 +241,63 @@ impl AgentMind {
         Some(self.process.as_ref()?.meter.trouble()?.error)
     }
 
-    fn event(&mut self, mut content: Vec<Block>) -> Event {
+    pub(super) fn event(&mut self, mut content: Vec<Block>) -> Event {
         if let Some(text) = self.begun_afresh.take() {
             content.insert(0, Block::Text { text: format!("[{text}]") });
         }
+        self.is_answering = false;
         let (usage, model_calls) = self.take_unrecorded();
         Event::Answer { content, usage, cut: None, length: None, model_calls }
+    }
+
+    /// Returns a call that it makes beside another one, with what it has said before.
+    pub(super) fn called(&mut self, id: String, name: String, input: Value) -> Event {
+        let mut content = self.take_texts();
+        content.push(Block::ToolUse { id, name, input, message_id: None, request_id: None });
+        self.event(content)
+    }
+
+    /// Takes out the texts that are in no entry yet.
+    pub(super) fn take_texts(&mut self) -> Vec<Block> {
+        let mut texts = Vec::new();
+        for heard in std::mem::take(&mut self.later) {
+            match heard {
+                Heard::Text(text) => texts.push(Block::Text { text }),
+                heard => self.later.push_back(heard),
+            }
+        }
+        texts
+    }
+
+    /// Takes out what came of a call, if that is known.
+    fn take_outcome(&mut self, id: &str) -> Option<Outcome> {
+        let refused = self.refused.remove(id).map(Outcome::error);
+        refused.or_else(|| self.outcomes.remove(id))
+    }
+
+    /// Returns the result of a recorded call of the agent, if one is known; not of this one.
+    pub(super) fn next_result(&mut self, except: Option<&str>) -> Option<Event> {
+        for tool_use_id in self.running.clone() {
+            if Some(tool_use_id.as_str()) == except {
+                continue;
+            }
+            let known = self.take_outcome(&tool_use_id);
+            let gone = || self.process.is_none().then(|| Outcome::error(GONE));
+            if let Some(Outcome { content, is_error }) = known.or_else(gone) {
+                return Some(Event::Result { tool_use_id, content, is_error });
+            }
+        }
+        None
     }
 
     /// Waits for the outcome of a call that runs in the agent.
     pub(crate) async fn outcome(&mut self, id: &str) -> Came {
         loop {
-            if let Some(why) = self.refused.remove(id) {
-                return Came::Outcome(Outcome::error(why));
-            }
-            if let Some(outcome) = self.outcomes.remove(id) {
+            if let Some(outcome) = self.take_outcome(id) {
                 return Came::Outcome(outcome);
+            }
+            if let Some(event) = self.next_result(Some(id)) {
+                return Came::Beside(event);
             }
             // Another question may have been open.
             let asked = self.later.iter().position(|heard| matches!(heard, Heard::Asks(_)));
@@ -266,12 +312,13 @@ impl AgentMind {
                 return Came::Outcome(Outcome::error(NO_OUTCOME));
             }
             if self.process.is_none() {
-                return Came::Outcome(Outcome::error("the agent has ended; the call may have run"));
+                return Came::Outcome(Outcome::error(GONE));
             }
             match self.next().await {
                 Ok(heard @ Heard::TurnEnded { .. }) => self.later.push_back(heard),
                 Ok(Heard::Asks(asked)) if self.permissions == Permissions::Ask => return Came::Asks(asked),
-                Ok(heard @ (Heard::Call { .. } | Heard::Text(_))) => self.later.push_back(heard),
+                Ok(Heard::Call { id, name, input, .. }) => return Came::Beside(self.called(id, name, input)),
+                Ok(heard @ Heard::Text(_)) => self.later.push_back(heard),
                 Ok(Heard::Cost(_)) => return Came::Cost,
                 Ok(_) => {}
                 Err(how) => {

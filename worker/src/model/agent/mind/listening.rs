@@ -3,6 +3,7 @@
 use std::future::pending;
 
 use teamd_shared::member::Permissions;
+use teamd_shared::transcript::Event;
 
 use super::super::Heard;
 use super::{AgentMind, NO_OUTCOME};
@@ -18,13 +19,19 @@ const UNFOLLOWED: u32 = 8;
 const NO_TURN: &str = "not run: your plan waits for its verdict, or your work has ended. End your turn now: what comes next arrives as a message.";
 
 impl AgentMind {
-    /// Hears what the agent says until its turn ends or has cost something; while a question of it is open (`is_question`), on and on. Texts
-    /// and calls belong to the next answer; behind a plan, a call of a handed tool is refused at once. Dropping the future loses nothing.
+    /// Hears what the agent says until its turn ends, or has cost something, or there is an entry to be recorded; while a question of it is
+    /// open (`is_question`), its turn does not end. What it says without any work belongs to the next answer; a call of a handed tool
+    /// is refused at once, but for a question. Dropping the future loses nothing.
     ///
     /// # Errors
     /// How the agent has ended.
-    pub(crate) async fn listen(&mut self, is_question: bool) -> Result<(), String> {
+    pub(crate) async fn listen(&mut self, is_question: bool) -> Result<Option<Event>, String> {
         loop {
+            // The call that is asked for has its outcome behind the answer.
+            let asked_for = self.running.first().filter(|_| is_question).cloned();
+            if let Some(result) = self.next_result(asked_for.as_deref()) {
+                return Ok(Some(result));
+            }
             // One that says too much is slowed down.
             let Some(process) = self.process.as_mut().filter(|_| self.later.len() < LATER) else {
                 return pending().await;
@@ -37,18 +44,29 @@ impl AgentMind {
                 (Heard::TurnEnded { failure }, false) => {
                     failure.iter().for_each(|why| tracing::warn!("the turn of the agent has failed: {why}"));
                     self.turn_ended();
-                    return Ok(());
+                    let texts = if self.is_work { self.take_texts() } else { Vec::new() };
+                    return Ok((!texts.is_empty()).then(|| self.event(texts)));
                 }
                 // It is ended: whether it obeys an interrupt must not matter. The next one goes on with its session.
                 (Heard::Begins, false) if self.unfollowed > UNFOLLOWED => {
                     tracing::warn!("the agent does not end its turn: it is ended");
                     self.abandon();
-                    return Ok(());
+                    return Ok(None);
                 }
-                (Heard::Begins | Heard::Cost(_), false) => return Ok(()),
-                (heard @ Heard::Call { is_handed: true, refused: None, .. }, false) => self.refuse(heard),
-                (heard @ (Heard::Asks(_) | Heard::TurnEnded { .. }), true)
-                | (heard @ (Heard::Call { .. } | Heard::Text(_)), _) => self.later.push_back(heard),
+                (Heard::Cost(_), false) if self.is_answering && self.is_work => {}
+                (Heard::Begins | Heard::Cost(_), false) => return Ok(None),
+                (Heard::Call { id, name, input, is_handed, refused }, _) => {
+                    if is_handed && refused.is_none() && !is_question {
+                        self.refuse(&id);
+                    }
+                    if self.is_work {
+                        return Ok(Some(self.called(id, name, input)));
+                    }
+                    self.later.push_back(Heard::Call { id, name, input, is_handed, refused });
+                }
+                (heard @ (Heard::Asks(_) | Heard::TurnEnded { .. }), true) | (heard @ Heard::Text(_), _) => {
+                    self.later.push_back(heard);
+                }
                 _ => {}
             }
         }
@@ -58,21 +76,21 @@ impl AgentMind {
     fn turn_ended(&mut self) {
         self.is_between = !self.untaken.is_empty();
         self.in_turn = self.is_between;
+        self.is_answering = false;
         let calls = self.later.iter().filter_map(|heard| match heard {
             Heard::Call { id, .. } => Some(id.clone()),
             _ => None,
         });
-        for id in calls.collect::<Vec<_>>() {
+        for id in calls.chain(self.running.iter().cloned()).collect::<Vec<_>>() {
             self.outcomes.entry(id).or_insert_with(|| Outcome::error(NO_OUTCOME));
         }
     }
 
     /// Refuses a call of a handed tool.
-    fn refuse(&mut self, call: Heard) {
-        if let (Heard::Call { id, .. }, Some(process)) = (&call, &self.process) {
+    fn refuse(&mut self, id: &str) {
+        if let Some(process) = &self.process {
             process.answer(id, NO_TURN, true);
-            self.refused.insert(id.clone(), NO_TURN);
+            self.refused.insert(id.to_owned(), NO_TURN);
         }
-        self.later.push_back(call);
     }
 }

@@ -33,9 +33,16 @@ impl AgentMind {
             }
             Event::Asked { request_id, reason } => self.push(ask(request_id.as_str(), reason), true),
             Event::Answer { content, .. } => {
-                (self.has_answered, self.unfollowed) = (true, 0);
+                self.has_answered = true;
+                // Nothing follows from what it says behind a plan.
+                if self.told_later.is_empty() {
+                    self.unfollowed = 0;
+                }
                 for block in content {
                     let Block::ToolUse { id, name, .. } = block else { continue };
+                    if self.runs(id, name) {
+                        self.running.push(id.clone());
+                    }
                     match self.tools.iter().find(|tool| tool.text.name == name) {
                         Some(HandedTool { at_once: Some(_), .. }) => self.told_later.insert(id.clone()),
                         // It may have been answered when it was heard.
@@ -45,6 +52,7 @@ impl AgentMind {
                 }
             }
             Event::Result { tool_use_id, content, is_error } => {
+                self.running.retain(|id| id != tool_use_id);
                 let is_told_later = self.told_later.remove(tool_use_id);
                 if is_told_later && content != PLAN_WAITS {
                     self.push(content.clone(), false);
@@ -55,6 +63,7 @@ impl AgentMind {
                 }
             }
             Event::Idle { .. } | Event::Left { .. } => {
+                self.running.clear();
                 // Of work that has not ended by itself, the session holds what was told.
                 if let Event::Idle { idle_reason: IdleReason::Available, content, .. } = event {
                     self.remember(content);

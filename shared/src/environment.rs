@@ -53,12 +53,34 @@ fn is_bound(name: &[u8]) -> bool {
 /// The setting of `git` that names directories of another owner in which it works all the same.
 const SAFE_DIRECTORY: &str = "safe.directory";
 
+/// What toolchains, agents and programs of a shell need: whole names, or beginnings that end in `_`, separated by blanks.
+const NEEDED: &str = "PATH HOME USER LOGNAME SHELL PWD OLDPWD SHLVL HOSTNAME HOSTTYPE OSTYPE MACHTYPE LANG LANGUAGE LC_ LOCALE_ARCHIVE LOCPATH TERM TERM_PROGRAM TERMINFO TERMINFO_DIRS \
+    COLORTERM COLUMNS LINES TZ TZDIR TMPDIR TEMP TMP EDITOR VISUAL PAGER LESS LS_COLORS MANPATH INFOPATH NO_COLOR FORCE_COLOR CLICOLOR CLICOLOR_FORCE CI DEBUG VERBOSE DISPLAY WAYLAND_DISPLAY \
+    XAUTHORITY XDG_ TEAM_ TEAMD_ SOURCE_DATE_EPOCH DEBIAN_FRONTEND DO_NOT_TRACK MODEL_ID LD_ LIBRARY_PATH CC CXX CPP LD AR AS NM RANLIB STRIP OBJCOPY CFLAGS CXXFLAGS CPPFLAGS LDFLAGS LDLIBS \
+    CPATH C_INCLUDE_PATH CPLUS_INCLUDE_PATH MAKEFLAGS MAKELEVEL MAKE PKG_CONFIG PKG_CONFIG_ ACLOCAL_PATH CMAKE_ CTEST_ NINJA_ MESON_ BAZEL_ CCACHE_ SCCACHE_ DISTCC_ LLVM_ CLANG_ GCC_ \
+    CARGO CARGO_ RUSTC RUSTC_ RUSTDOC RUSTDOC_ RUSTDOCFLAGS RUSTFLAGS RUSTUP_ RUST_ PYTHON PYTHON_ PYTHONPATH PYTHONHOME PYTHONHASHSEED PYTHONUNBUFFERED PYTHONDONTWRITEBYTECODE PYTHONWARNINGS PYTHONIOENCODING \
+    PYTHONUTF8 PYTHONSTARTUP PYTHONUSERBASE PYTHONNOUSERSITE PYTHONPYCACHEPREFIX PYTHONFAULTHANDLER PYTHONOPTIMIZE PYTHONBREAKPOINT PYTHONASYNCIODEBUG PYTEST_ PIP_ PIPX_ PIPENV_ UV_ POETRY_ PDM_ HATCH_ TOX_ \
+    PYENV_ VIRTUAL_ENV VIRTUAL_ENV_PROMPT CONDA_ MAMBA_ JUPYTER_ MPLBACKEND NODE NODE_ NODENV_ NPM_ NVM_ FNM_ VOLTA_ PNPM_ YARN_ BUN_ DENO_ COREPACK_ ESLINT_ TS_ VITE_ NEXT_ JEST_ BABEL_ \
+    PLAYWRIGHT_ PUPPETEER_ CYPRESS_ CHROME_ GOPATH GOROOT GOBIN GOCACHE GOMODCACHE GOFLAGS GOPROXY GOPRIVATE GONOPROXY GONOSUMDB GONOSUMCHECK GOSUMDB GOOS GOARCH GOARM GOAMD64 GO111MODULE GOTOOLCHAIN GOENV \
+    GOEXPERIMENT GODEBUG GOMAXPROCS GOMEMLIMIT GOGC GOTMPDIR GOWORK GOINSECURE GOVCS GOTRACEBACK GOCOVERDIR GOTELEMETRY CGO_ GOENV_ JAVA_ JDK_ JDK_JAVA_OPTIONS CLASSPATH MAVEN_ MVN_ M2_ GRADLE_ KOTLIN_ SCALA_ \
+    SBT_ ANT_ SDKMAN_ JENV_ RUBY RUBYLIB RUBYOPT RUBY_ GEM_ RBENV_ BUNDLE_PATH BUNDLE_GEMFILE BUNDLE_JOBS BUNDLE_WITHOUT BUNDLE_BIN BUNDLE_APP_CONFIG RAILS_ENV RACK_ENV PERL5LIB PERL5OPT \
+    PERL_ PERLBREW_ PHP_ PHPRC COMPOSER_ R_ JULIA_ OPAM_ OPAMROOT CAML_LD_LIBRARY_PATH OCAML_ GHCUP_ STACK_ CABAL_ ERL_ ELIXIR_ MIX_ REBAR_ DOTNET_ NUGET_ MSBUILD_ ASPNETCORE_ENVIRONMENT SWIFT_ DART_ \
+    FLUTTER_ PUB_ ANDROID_ ZIG_ NIM_ LUA_ LUA_PATH LUA_CPATH NIX_PATH NIX_PROFILES NIX_SSL_CERT_FILE ASDF_ MISE_ CUDA_ NVIDIA_ HIP_ ROCM_ OMP_ MKL_ OPENBLAS_ TORCH_ TF_ TOKENIZERS_ HF_ FONTCONFIG_ \
+    GIT_ SSL_CERT_FILE SSL_CERT_DIR CURL_CA_BUNDLE REQUESTS_CA_BUNDLE HTTP_PROXY HTTPS_PROXY FTP_PROXY ALL_PROXY NO_PROXY ANTHROPIC_ OPENAI_ CLAUDE_ CODEX_ GEMINI_ SSH_ASKPASS";
+
+/// What is not needed although it begins so: it can hold a login.
+const NOT_NEEDED: &str = "GIT_HTTP_ CARGO_HTTP_ NPM_CONFIG__ NPM_CONFIG_//";
+
+/// What the name of a variable ends in that says where something lies.
+const PLACES: &str = "_HOME _ROOT _DIR _PATH _PREFIX";
+
 /// Environment and umask of a command, kept in memory and written nowhere.
 #[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Environment {
     /// Name and value of each variable but the secret ones.
     pub variables: Vec<(Vec<u8>, Vec<u8>)>,
-    /// Name and value of the variables in [`SECRETS`], and of those whose names say that they hold another key.
+    /// Name and value of the variables in [`SECRETS`], of those whose names say that they hold another key, and of those that
+    /// no toolchain needs: there can be a key in any of them.
     pub secrets: Vec<(Vec<u8>, Vec<u8>)>,
     /// The file mode creation mask.
     pub umask: u32,
@@ -109,8 +131,23 @@ impl Environment {
     pub fn part(&mut self, handed_on: &[String]) {
         let all = std::mem::take(&mut self.variables).into_iter().chain(std::mem::take(&mut self.secrets));
         let is_named = |name: &[u8]| handed_on.iter().any(|named| named.as_bytes() == name);
-        let stays = |name: &[u8]| is_model_key(name) || is_secret(name) && !is_named(name);
-        (self.secrets, self.variables) = all.partition(|(name, _)| stays(name));
+        let stays = |name: &[u8], value: &[u8]| {
+            is_model_key(name) || !is_named(name) && (is_secret(name) || !is_needed(name, value))
+        };
+        (self.secrets, self.variables) = all.partition(|(name, value)| stays(name, value));
+    }
+
+    /// Tells whether a variable says by its name that it holds a key.
+    pub fn holds_keys(&self) -> bool {
+        self.secrets.iter().any(|(name, _)| is_secret(name))
+    }
+
+    /// Returns the names of the variables that no command gets and that are no keys of models, in order.
+    pub fn withheld(&self) -> Vec<String> {
+        let names = self.secrets.iter().filter(|(name, _)| !is_model_key(name));
+        let mut names: Vec<_> = names.map(|(name, _)| String::from_utf8_lossy(name).into_owned()).collect();
+        names.sort();
+        names
     }
 
     /// Returns a variable or a secret, as text; none if it is not set, or set to nothing.
@@ -164,6 +201,24 @@ impl std::fmt::Debug for Environment {
 /// Tells whether a variable holds the key of a model's service, which no command is ever given.
 pub(crate) fn is_model_key(name: &[u8]) -> bool {
     SECRETS.iter().any(|secret| secret.as_bytes().eq_ignore_ascii_case(name))
+}
+
+/// Tells whether a toolchain needs a variable: by its name, and by its value where that could hold a login.
+fn is_needed(name: &[u8], value: &[u8]) -> bool {
+    let (name, value) = (String::from_utf8_lossy(name).to_ascii_uppercase(), String::from_utf8_lossy(value));
+    // `http://user:password@host`, wherever it stands.
+    let has_login = value.split("://").skip(1).any(|rest| {
+        let authority = rest.split(['/', '?', '#', ' ', ',', '|']).next().unwrap_or_default();
+        authority.rsplit_once('@').is_some_and(|(user, _)| !user.is_empty())
+    });
+    let is_one_of = |list: &str| {
+        let mut known = list.split_whitespace();
+        known.any(|known| name == known || known.ends_with(['_', '/']) && name.starts_with(known))
+    };
+    let is_place = || value.starts_with('/') && PLACES.split_whitespace().any(|end| name.ends_with(end));
+    let is_harmless = || HARMLESS.split_whitespace().any(|harmless| harmless == name);
+    // A shell says in `_` which program it has started.
+    !has_login && !is_one_of(NOT_NEEDED) && (name == "_" || is_one_of(NEEDED) || is_harmless() || is_place())
 }
 
 /// Beside those that are used here, what other services' keys are called.
@@ -283,6 +338,29 @@ mod tests {
         for name in listed.stdout.split(|&byte| byte == b'\n').filter(|name| !name.is_empty()) {
             assert!(is_bound(name), "{}", String::from_utf8_lossy(name));
         }
+    }
+
+    #[test]
+    fn what_no_toolchain_needs_is_withheld_and_what_one_needs_is_not() {
+        let withheld = "AWS_ACCESS_KEY_ID=AKIA STRIPE_SK=sk TWILIO_SID=AC DATABASE_URL=postgres://u:p@h/d REDIS_URL=redis://h MONGODB_URI=m \
+            SENTRY=s PGUSER=u LDAP_BIND=x FOO=1 KUBECONFIG=/k AWS_PROFILE=p BUNDLE_GITHUB__COM=t NIX_CONFIG=t \
+            HTTPS_PROXY=http://u:p@h:1 PIP_INDEX_URL=https://u:p@h/ GOPROXY=https://h,https://t@h \
+            APP_HOME=x DEPLOY_PATH=secret GOOGLE_CLOUD_PROJECT=x https_proxy=http://u:p@h CARGO_HTTP_PROXY=x ENV=x";
+        let needed = "PATH=/b HOME=/h LANG=C LC_ALL=C TERM=x TZ=U CARGO_HOME=/c CARGO_TARGET_DIR=t RUST_LOG=d RUSTFLAGS=-g PYTHONPATH=p \
+            NODE_ENV=t NODE_OPTIONS=o npm_config_cache=/c JAVA_HOME=/j GOFLAGS=-v XDG_DATA_HOME=/d https_proxy=http://h:1 NO_PROXY=h MY_HOME=/x \
+            PIP_INDEX_URL=https://h/simple GIT_AUTHOR_NAME=a GIT_SSH_COMMAND=ssh TEAM_MODEL=script SSH_AUTH_SOCK=/s CC=gcc CI=1 \
+            ANTHROPIC_BASE_URL=http://h VIRTUAL_ENV=/v";
+        let of = |text: &str| -> Vec<(Vec<u8>, Vec<u8>)> {
+            let pairs = text.split_whitespace().map(|it| it.split_once('=').unwrap());
+            pairs.map(|(name, value)| (name.into(), value.into())).collect()
+        };
+        let variables = [of(withheld), of(needed)].concat();
+        let mut environment = Environment { variables, secrets: Vec::new(), umask: 0 };
+        environment.part(&[]);
+        assert_eq!((&environment.secrets, &environment.variables), (&of(withheld), &of(needed)));
+        assert_eq!(environment.withheld().len(), of(withheld).len());
+        environment.part(&["DATABASE_URL".to_owned(), "FOO".to_owned()]);
+        assert_eq!(environment.withheld().len(), of(withheld).len() - 2);
     }
 
     #[test]

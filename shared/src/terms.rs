@@ -102,6 +102,7 @@ impl Terms {
         set(&mut self.sandbox.ports, patch.sandbox.ports.clone());
         add(&mut self.sandbox.writable, &patch.sandbox.writable);
         add(&mut self.sandbox.hidden, &patch.sandbox.hidden);
+        add(&mut self.sandbox.visible, &patch.sandbox.visible);
         self.limits.max_turns = patch.max_turns.or(self.limits.max_turns);
         self.limits.max_tokens = patch.max_tokens.or(self.limits.max_tokens);
         self.limits.max_cost = patch.max_cost.or(self.limits.max_cost);
@@ -242,6 +243,8 @@ pub struct Sandbox {
     pub writable: Vec<String>,
     /// Directories and files that they may not read, absolute.
     pub hidden: Vec<String>,
+    /// Directories and files of the home that they see although they are hidden by default, absolute.
+    pub visible: Vec<String>,
 }
 
 impl Sandbox {

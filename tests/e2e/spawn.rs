@@ -114,7 +114,7 @@ fn a_missing_workspace_is_said() {
 fn environment_and_umask_reach_the_tools_and_keys_do_not() {
     let team = Team::started();
     let spawn = format!(
-        "umask 027; export COLOUR=turquoise-7f3a ANTHROPIC_API_KEY=sk-ant-secret OPENAI_API_KEY=sk-oai-secret; \
+        "umask 027; export COLORTERM=turquoise-7f3a ANTHROPIC_API_KEY=sk-ant-secret OPENAI_API_KEY=sk-oai-secret; \
          exec {} spawn alice --model script --prompt '/bash env > env.txt; umask > umask.txt; : > made'",
         env!("CARGO_BIN_EXE_teamctl")
     );
@@ -123,7 +123,7 @@ fn environment_and_umask_reach_the_tools_and_keys_do_not() {
     let check = || {
         team.until("the tool to have run", || team.root().join("made").exists());
         let env = read("env.txt");
-        assert!(env.lines().any(|line| line == "COLOUR=turquoise-7f3a"), "{env}");
+        assert!(env.lines().any(|line| line == "COLORTERM=turquoise-7f3a"), "{env}");
         assert!(!env.contains("secret"), "{env}");
         assert_eq!(read("umask.txt").trim(), "0027");
     };

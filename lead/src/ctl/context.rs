@@ -22,6 +22,9 @@ use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
 use crate::registered;
 
+/// The keys that can have long lists.
+const LISTS: [&str; 3] = ["sandbox.writable", "sandbox.visible", "sandbox.env"];
+
 /// What a command starts from.
 pub(crate) struct Context {
     /// Where it prints.
@@ -121,7 +124,7 @@ impl Context {
             self.out.note(format_args!("{} widens what the team may do:", escape::line(&path)));
             // What weighs most stands next to the question, however long a list is.
             let (lists, single): (Vec<_>, Vec<_>) =
-                keys.iter().partition(|key| key.contains("sandbox.writable") || key.contains("sandbox.env"));
+                keys.iter().partition(|key| LISTS.iter().any(|list| key.contains(list)));
             let shown = lists.into_iter().chain(single);
             shown.for_each(|key| self.out.aside(format_args!("  {}", escape::line(key))));
             let these = if keys.len() == 1 { "this".to_owned() } else { format!("these {}", keys.len()) };

@@ -10,7 +10,7 @@ use crate::exit_code::ExitCode;
 
 /// Trust the current values of those keys of team.toml that give the team more rights
 ///
-/// Such a key has no effect until it is trusted: sandbox.mode = "off", sandbox.writable, sandbox.env, sandbox.caches, a network
+/// Such a key has no effect until it is trusted: sandbox.mode = "off", sandbox.writable, sandbox.visible, sandbox.env, sandbox.caches, a network
 /// or a mode that the level above forbids, each host of sandbox.network and port of sandbox.ports, approve_by = "lead", the
 /// command of an agent, a workspace elsewhere, a file of certificate authorities, a limit above the usual one, what checks work.
 /// `--show` lists those of the file. Read the file before you trust it. A changed value must be trusted again. Keys that give the

@@ -15,7 +15,7 @@ const ALL_TABLES: [&str; 8] =
     [TOP, "[service]", "[sandbox]", "[work]", "[roles.NAME]", "[members.NAME]", "[agents.NAME]", "[lead]"];
 
 /// A value that fits each key.
-const EXAMPLES: [(&str, &str); 60] = [
+const EXAMPLES: [(&str, &str); 61] = [
     ("model", "'script'"),
     ("plan", "true"),
     ("approve_by", "'lead'"),
@@ -51,6 +51,7 @@ const EXAMPLES: [(&str, &str); 60] = [
     ("writable", "['~/.cache']"),
     ("caches", "true"),
     ("hidden", "['~/private']"),
+    ("visible", "['~/.private']"),
     ("env", "['GH_TOKEN']"),
     ("role", "'coder'"),
     ("prompt", "'Read the code first.'"),

@@ -124,7 +124,10 @@ pub struct SandboxPatch {
     /// Directory or file that its tools may not read (repeatable)
     #[arg(long, value_name = "PATH", value_hint = ValueHint::AnyPath, help_heading = SANDBOX)]
     pub hidden: Vec<String>,
-    /// Variables that its commands are given although their names say that they hold a key.
+    /// What its tools see although it is hidden by default: dot files and dot folders of the home.
+    #[arg(skip)]
+    pub visible: Vec<String>,
+    /// Variables that its commands are given although no toolchain needs them, or their names say that they hold a key.
     #[arg(skip)]
     #[serde(deserialize_with = "variables")]
     pub env: Vec<String>,
@@ -182,7 +185,8 @@ impl TermsPatch {
     /// # Errors
     /// [`SettingError`] if a path begins with `~` and there is no home.
     pub fn make_absolute(&mut self, base: &Path, lookup: Lookup<'_>) -> Result<(), SettingError> {
-        let lists = [&mut self.sandbox.writable, &mut self.sandbox.hidden];
+        let SandboxPatch { writable, hidden, visible, .. } = &mut self.sandbox;
+        let lists = [writable, hidden, visible];
         for path in self.workspace.iter_mut().chain(lists.into_iter().flatten()) {
             *path = super::paths::absolute(base, path, lookup)?;
         }
@@ -253,7 +257,7 @@ impl TermsPatch {
 impl SandboxPatch {
     /// Says what each key does, below the tables `above` it.
     fn effects(&self, above: &[&Self], to: &mut Effects<'_>) {
-        let Self { mode, network, ports, writable, caches, hidden, env } = self;
+        let Self { mode, network, ports, writable, caches, hidden, visible, env } = self;
         let modes = above.iter().filter_map(|above| above.mode);
         let strictest = modes.fold(SandboxMode::default(), SandboxMode::min);
         to.widens("sandbox.mode", mode.filter(|mode| *mode > strictest).map(SandboxMode::as_str));
@@ -276,6 +280,7 @@ impl SandboxPatch {
         to.widens("sandbox.ports", ports.iter().flatten());
         to.widens("sandbox.writable", writable);
         to.widens("sandbox.env", env);
+        to.widens("sandbox.visible", visible);
         to.widens("sandbox.caches", caches.filter(|write| *write));
         to.narrows("sandbox.hidden", hidden);
     }
@@ -283,6 +288,7 @@ impl SandboxPatch {
     fn merge(mut self, below: &Self) -> Self {
         add(&mut self.writable, &below.writable);
         add(&mut self.hidden, &below.hidden);
+        add(&mut self.visible, &below.visible);
         add(&mut self.env, &below.env);
         let (network, ports) = (self.network.or(below.network.clone()), self.ports.or(below.ports.clone()));
         Self { mode: self.mode.or(below.mode), network, ports, caches: self.caches.or(below.caches), ..self }

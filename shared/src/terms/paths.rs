@@ -50,6 +50,7 @@ pub fn resolve_paths<E: From<Refusal>>(
     };
     let of_workspace = std::mem::take(&mut search.links);
     let writable = search.find_all("write", &terms.sandbox.writable, &recorded_sandbox.writable)?;
+    let visible = search.find_all("see", &terms.sandbox.visible, &recorded_sandbox.visible)?;
     let hidden = search.find_all("be kept from", &terms.sandbox.hidden, &recorded_sandbox.hidden)?;
     if !of_workspace.is_empty() || !search.links.is_empty() {
         let territory = territory()?;
@@ -69,6 +70,7 @@ pub fn resolve_paths<E: From<Refusal>>(
         Refusal::new(RefusalCode::Failed, why).hint("name a directory that exists, or make it first")
     })?;
     (terms.workspace, terms.sandbox.writable, terms.sandbox.hidden) = (Some(workspace), writable, hidden);
+    terms.sandbox.visible = visible;
     Ok(())
 }
 

@@ -25,13 +25,13 @@ fn nothing_outside_is_loaded(team: &Team, mode: &[&str]) {
     let mut spawn = team.command(env!("CARGO_BIN_EXE_teamctl"), spawn);
     // An empty element is the current directory. What is loaded, the loader says in a file for each process.
     spawn.env("LD_LIBRARY_PATH", "/nowhere:").env("LD_DEBUG", "libs");
-    spawn.env("LD_DEBUG_OUTPUT", format!("{root}/loaded")).env("COLOUR", "turquoise");
+    spawn.env("LD_DEBUG_OUTPUT", format!("{root}/loaded")).env("COLORTERM", "turquoise");
     assert!(spawn.output().unwrap().status.success());
     if loaded(team).is_empty() {
         println!("skipped: the loader here says nothing");
         return;
     }
-    let results = team.does("bob", "/bash pwd; echo $COLOUR $LD_LIBRARY_PATH; ls /usr > /dev/null");
+    let results = team.does("bob", "/bash pwd; echo $COLORTERM $LD_LIBRARY_PATH; ls /usr > /dev/null");
     let said = format!("{}\nturquoise /nowhere:", team.root().canonicalize().unwrap().display());
     assert_eq!(results[0]["content"].as_str(), Some(said.as_str()));
     // Only the client, which the user has started so, and what runs in the sandbox.

@@ -168,13 +168,13 @@ fn no_key_is_in_the_environment() {
         "db_password",
         "CLIENT_SECRET",
     ];
-    let team = keys.iter().fold(team, |team, key| team.with(key, "sk-hush")).with("HARMLESS", "yes");
+    let team = keys.iter().fold(team, |team, key| team.with(key, "sk-hush")).with("JAVA_HOME", "yes");
     team.teamd(["start"]).ok();
     team.teamctl(["spawn", "alice", "--model", "script"]).ok();
     let said = attack(
         &team,
         &[
-            "env | grep hush && echo BROKEN; echo $HARMLESS",
+            "env | grep hush && echo BROKEN; echo $JAVA_HOME",
             "cat /proc/*/environ | tr '\\0' '\\n' | grep hush && echo BROKEN",
         ],
     );

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use serde_json::json;
 
-use super::{With, attack, teams, works};
+use super::{Case, With, attack, cases, teams, works};
 use crate::support::Team;
 
 /// A home directory whose `~/.ssh` and `~/.config` are links to what is kept with the other settings of the user.
@@ -112,16 +112,55 @@ const IN_A_HOME: &str = ".ssh/id_ed25519 .pki/nssdb/key4.db .step/secrets/root .
     .local/share/fish/fish_history";
 
 /// What lies beside them, and is needed.
-const BESIDE: &str = ".m2/repository/a.jar .cache/huggingface/hub/model .cargo/registry/index .fly/bin/flyctl \
-    .local/share/gem/ruby/gem.rb .docker/cli-plugins/compose .config/editor .gradle/caches/a.jar .local/bin/tool";
+const BESIDE: &str = ".m2/repository/a.jar .cache/huggingface/hub/model .cargo/registry/index .local/share/gem/ruby/gem.rb \
+    .gradle/caches/a.jar .local/bin/tool .config/git/ignore .local/share/pnpm/store/x .npm/_cacache/x .nvm/versions/x .pyenv/shims/x .rustup/toolchains/x \
+    .gitconfig .bashrc";
+
+/// What is seen beside them where the home is the workspace.
+const BESIDE_IN_THE_HOME: &str = ".docker/cli-plugins/compose .config/editor .fly/bin/flyctl";
+
+/// Some of what no list knows.
+const UNLISTED: &str = ".local/share/mkcert/rootCA-key.pem .android/adbkey .android/avd/x .cursor-server/data/token .amp/key .local/share/amp/secrets.json .factory/auth.json \
+    .config/configstore/firebase-tools.json .databricks/token-cache.json .dbt/profiles.yml .snowflake2/connections.toml .config/turso/settings.json .local/share/atuin/key \
+    .config/Code/User/globalStorage/state.vscdb .vscode-server/data/User/globalStorage/state.vscdb .config/JetBrains/c.kdbx .config/configstore/update.json .config/op2/config \
+    .config/neonctl/credentials.json .config/planetscale/access-token .config/linode-cli .config/exercism/user.json .config/gcloud2/x .config/sentry .config/fly/config.yml \
+    .config/nushell/history.txt .config/sops2/x .config/ghorg/conf.yaml .config/hcp/creds .config/doppler .doppler/.doppler.yaml .config/lego/key .acme.sh/account.key .certbot/key \
+    .kube2/config .k9s/config .helm/repository.yaml .config/helm/registry/config.json .docker/daemon.json .lastpass/key .config/bitwarden-cli/data.json .ngrok2/ngrok.yml \
+    .local/share/TelegramDesktop2/x .local/state/tailscale/x .local/share/pulumi .config/mc/config.json .mc/config.json .rhn .passwd-s3fs .wgetrc .curlrc .Renviron .Xauthority \
+    .cache/some-agent/token .local/share/direnv/allow/x .snow";
+
+/// Variables that no toolchain needs.
+const VARIABLES: [&str; 20] = [
+    "AWS_ACCESS_KEY_ID",
+    "STRIPE_SK",
+    "TWILIO_SID",
+    "DATABASE_URL",
+    "REDIS_URL",
+    "MONGODB_URI",
+    "SENTRY",
+    "PGUSER",
+    "LDAP_BIND",
+    "FOO",
+    "GITHUB_TOKEN",
+    "VAULT_ADDR",
+    "BUNDLE_GITHUB__COM",
+    "NIX_CONFIG",
+    "NIX_CONF_X",
+    "SNOWFLAKE_ACCOUNT",
+    "SHODAN",
+    "HEROKU",
+    "LINEAR",
+    "DO_AT",
+];
 
 #[test]
 fn secrets_of_tools_browsers_and_shells_are_hidden_and_nothing_beside() {
     for (case, team) in teams(&With::EACH, &["--sandbox", "read-only"]) {
-        for file in IN_A_HOME.split_whitespace().chain(BESIDE.split_whitespace()) {
+        let beside_in_the_home = BESIDE_IN_THE_HOME.split_whitespace();
+        for file in IN_A_HOME.split_whitespace().chain(BESIDE.split_whitespace()).chain(beside_in_the_home) {
             let file = format!("../home/{file}");
             team.make_dir(file.rsplit_once('/').unwrap().0);
-            team.write(&file, "hush");
+            team.write(&file, if file.ends_with(".gitconfig") { "# hush" } else { "hush" });
         }
         let tried = format!("cd ~; for f in {IN_A_HOME}; do grep -qs hush $f && echo BROKEN $f; done; true");
         attack(&team, &[&tried]);
@@ -136,11 +175,64 @@ fn secrets_of_tools_browsers_and_shells_are_hidden_and_nothing_beside() {
         };
         let hidden = read(IN_A_HOME);
         assert!(hidden.iter().all(|said| said["is_error"] == true), "{case:?} {hidden:?}");
-        let shown = read(BESIDE);
-        assert!(shown.iter().all(|said| said["content"] == "hush"), "{case:?} {shown:?}");
+        let shown = read(&format!("{BESIDE} {BESIDE_IN_THE_HOME}"));
+        assert!(
+            shown.iter().all(|said| said["content"].as_str().unwrap().ends_with("hush")),
+            "{case:?} {shown:?}"
+        );
         let said = &team.does("bob", &format!("/bash {}", json!({ "command": tried })))[0];
         assert!(!said["content"].as_str().unwrap().contains("BROKEN"), "{case:?} {said}");
         assert_eq!(said["is_error"], !case.with.has_mounts(), "{case:?} {said}");
+    }
+}
+
+#[test]
+fn what_no_list_knows_is_hidden_and_no_variable_passes_that_no_toolchain_needs() {
+    for case @ Case { with, user } in cases(&With::EACH) {
+        let team = Team::of(user);
+        let paths: Vec<_> = UNLISTED.split_whitespace().collect();
+        for file in paths.iter().chain(&[".config/app/notes"]) {
+            let file = format!("../home/{file}");
+            team.make_dir(file.rsplit_once('/').unwrap().0);
+            team.write(&file, "hush");
+        }
+        team.write(
+            "team.toml",
+            "[members.carol.sandbox]\nvisible = ['~/.dbt', '~/.snow', '~/.config/app']\nenv = ['FOO']\n",
+        );
+        team.trust();
+        let Some(team) = with.confine(team, &[]) else { continue };
+        let hidden = |names: &str| {
+            format!(
+                "cd ~; for f in {names}; do grep -qs hush $f && echo BROKEN $f; done; grep -rls hush ~ 2> /dev/null | grep -v -e /app/ && echo BROKEN; true"
+            )
+        };
+        let tried = [hidden(UNLISTED)];
+        assert!(paths.len() >= 50, "{}", paths.len());
+        attack(&team, &tried.each_ref().map(String::as_str));
+        // What is made later is hidden from the next command.
+        team.write("../home/.made-later", "hush");
+        attack(&team, &["grep -qs hush ~/.made-later && echo BROKEN"]);
+        for (name, flags) in [("bob", &["--workspace", "../home/.config/app"][..]), ("carol", &[])] {
+            let mut spawn = team.command(env!("CARGO_BIN_EXE_teamctl"), ["spawn", name].iter().chain(flags));
+            spawn.envs(VARIABLES.iter().map(|variable| (variable, "hush")));
+            let spawned = spawn.output().unwrap();
+            assert!(spawned.status.success(), "{case:?} {spawned:?}");
+        }
+        let said = |name: &str, command: &str| {
+            team.does(name, &format!("/bash {}", json!({ "command": command })))[0]["content"]
+                .as_str()
+                .unwrap()
+                .to_owned()
+        };
+        assert_eq!(said("bob", "env | grep hush; cat notes; echo x > new && cat new"), "hushx", "{case:?}");
+        assert!(!said("bob", &hidden(UNLISTED)).contains("BROKEN"), "{case:?}");
+        assert_eq!(
+            said("carol", "env | grep =hush; cat ~/.dbt/profiles.yml ~/.snow ~/.config/app/notes"),
+            "FOO=hush\nhushhushhush",
+            "{case:?}"
+        );
+        assert!(said("carol", "cat ~/.config/turso/settings.json").contains("settings.json"), "{case:?}");
     }
 }
 

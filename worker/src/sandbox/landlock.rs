@@ -46,9 +46,8 @@ fn try_restrict(policy: &Policy) -> Result<RulesetStatus, RulesetError> {
     let (readable, listed, devices) = match policy.has_mounts() {
         true => (vec![PathBuf::from("/")], vec![PathBuf::from("/")], vec!["/dev"]),
         false => {
-            let with_shown = |paths: Vec<PathBuf>| [paths, policy.shown.clone()].concat();
-            let readable = with_shown(all_but(hidden_paths(policy, false)));
-            (readable, with_shown(all_but(hidden_paths(policy, true))), DEVICES.to_vec())
+            let readable = all_but(hidden_paths(policy, false), &policy.shown);
+            (readable, all_but(hidden_paths(policy, true), &policy.shown), DEVICES.to_vec())
         }
     };
     // There is no such right on a file, and a rule without a right is none.
@@ -105,11 +104,12 @@ fn hidden_paths(policy: &Policy, listed: bool) -> Vec<PathBuf> {
     hidden.chain((!listed).then(|| OTHER_DEVICES.into())).collect()
 }
 
-/// Returns the topmost files and directories that hold nothing hidden.
-fn all_but(hidden: Vec<PathBuf>) -> Vec<PathBuf> {
+/// Returns the topmost files and directories that hold nothing hidden, also in what is seen although it lies in that.
+fn all_but(hidden: Vec<PathBuf>, seen: &[PathBuf]) -> Vec<PathBuf> {
     let hidden: Vec<_> = hidden.iter().filter_map(|path| path.canonicalize().ok()).collect();
     let mut shown = Vec::new();
     let mut open = vec![PathBuf::from("/")];
+    open.extend(seen.iter().filter_map(|path| path.canonicalize().ok()));
     while let Some(path) = open.pop() {
         if hidden.contains(&path) {
             continue;
@@ -140,11 +140,18 @@ mod tests {
         fs::create_dir_all(home.join(".config/app")).unwrap();
         drop(fs::File::create(home.join("notes")).unwrap());
         std::os::unix::fs::symlink(home.join(".ssh"), home.join("link")).unwrap();
-        let shown = all_but(vec![home.join(".ssh"), home.join(".config/gh"), home.join(".aws")]);
+        let shown = all_but(vec![home.join(".ssh"), home.join(".config/gh"), home.join(".aws")], &[]);
         let mut near: Vec<_> = shown.iter().filter_map(|path| path.strip_prefix(&home).ok()).collect();
         near.sort();
         assert_eq!(near, [Path::new(".config/app"), Path::new("notes")]);
         assert!(shown.contains(&"/usr".into()) && !shown.contains(&"/".into()));
-        assert_eq!(all_but(Vec::new()), [Path::new("/")]);
+        assert_eq!(all_but(Vec::new(), &[]), [Path::new("/")]);
+        // What is seen in something hidden has its own secrets.
+        drop(fs::File::create(home.join(".config/app/key")).unwrap());
+        drop(fs::File::create(home.join(".config/app/plain")).unwrap());
+        let shown =
+            all_but(vec![home.join(".config"), home.join(".config/app/key")], &[home.join(".config/app")]);
+        assert!(!shown.contains(&home.join(".config/app")) && !shown.contains(&home.join(".config/gh")));
+        assert!(shown.contains(&home.join(".config/app/plain")));
     }
 }

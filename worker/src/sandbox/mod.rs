@@ -12,6 +12,7 @@
 mod bubblewrap;
 pub(crate) mod gate;
 mod git;
+mod home;
 mod identity;
 pub(crate) mod init;
 mod landlock;

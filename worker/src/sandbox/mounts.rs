@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use nix::sched::{CloneFlags, unshare};
-use rustix::fs::{Mode, OFlags, open, symlink};
+use rustix::fs::{AtFlags, Mode, OFlags, StatxAttributes, StatxFlags, open, statx, symlink};
 use rustix::io::Errno;
 use rustix::mount::{
     MountFlags, MountPropagationFlags, mount, mount_bind_recursive, mount_change, mount_remount,
@@ -48,12 +48,13 @@ pub(super) fn build(plan: &MountPlan, workspace: &Path, memory: Option<u64>) -> 
     let covered = plan.mounts().map(|(path, _)| path).filter(|path| plan.is_covered(path));
     let mut covered: BTreeMap<_, _> =
         covered.map(|path| Ok((path, find(path)?))).collect::<Result<_, String>>()?;
+    let mut empty = None;
     for (path, access) in plan.mounts() {
         let source = access.source(path);
         if let Some(found) = covered.remove(path) {
-            if let Some((found, _)) = found {
+            if let Some((found, stat)) = found {
                 // Only what covers it is there by now.
-                std::fs::create_dir_all(path).map_err(cannot("make", path))?;
+                make_place(path, is_dir(&stat))?;
                 mount_descriptor(&found, path)?;
             }
             continue;
@@ -64,7 +65,10 @@ pub(super) fn build(plan: &MountPlan, workspace: &Path, memory: Option<u64>) -> 
         match access {
             MountAccess::Write { .. } if source != path => mount_descriptor(&found, path),
             MountAccess::Write { .. } | MountAccess::Read => mount_descriptor(&found, &itself),
-            MountAccess::Nothing { for_git } if is_dir(&stat) => cover(&itself, path, *for_git),
+            MountAccess::Nothing { for_git } if is_dir(&stat) && (*for_git || plan.has_below(path)) => {
+                cover(&itself, path, *for_git)
+            }
+            MountAccess::Nothing { .. } if is_dir(&stat) => cover_with(&mut empty, &itself, path),
             MountAccess::Nothing { .. } => {
                 devices.first().map_or(Ok(()), |null| mount_descriptor(null, &itself))
             }
@@ -79,6 +83,17 @@ pub(super) fn build(plan: &MountPlan, workspace: &Path, memory: Option<u64>) -> 
     // This process still stands in the file system as it was before.
     let entered = open_itself(workspace).and_then(|(workspace, _)| rustix::process::fchdir(workspace));
     entered.map_err(cannot("enter", workspace))
+}
+
+/// Makes an empty directory or file, on which another can be mounted.
+fn make_place(path: &Path, is_dir: bool) -> Done {
+    let folder = if is_dir { Some(path) } else { path.parent() };
+    folder.map_or(Ok(()), std::fs::create_dir_all).map_err(cannot("make", path))?;
+    if is_dir {
+        return Ok(());
+    }
+    let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    open(path, flags, Mode::from_raw_mode(0o600)).map(drop).map_err(cannot("make", path))
 }
 
 fn open_devices() -> Result<Vec<OwnedFd>, String> {
@@ -106,6 +121,22 @@ fn cover(found: &Path, path: &Path, for_git: bool) -> Done {
         made.and_then(|file| rustix::io::write(file, b"*\n")).map_err(cannot("make", ignore))?;
     }
     Ok(())
+}
+
+/// Covers a directory with an empty one that serves for all: to make a file system costs more than to mount one again.
+fn cover_with(empty: &mut Option<OwnedFd>, found: &Path, path: &Path) -> Done {
+    if let Some(empty) = empty {
+        return mount_descriptor(empty, found);
+    }
+    cover(found, path, false)?;
+    // Another command can have moved it meanwhile: then each has its own.
+    *empty = open_itself(path).ok().map(|(covering, _)| covering).filter(is_top_of_mount);
+    Ok(())
+}
+
+fn is_top_of_mount(covering: &OwnedFd) -> bool {
+    let known = statx(covering, "", AtFlags::EMPTY_PATH, StatxFlags::empty());
+    known.is_ok_and(|known| known.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
 }
 
 /// Makes everything read-only that is mounted at certain paths.

@@ -15,6 +15,7 @@ use teamd_shared::state::{StateDir, StateError, config_dir};
 use teamd_shared::team_dir::{DIR_MODE, TeamDir};
 
 use super::git::{self, Elsewhere};
+use super::home::{self, Home};
 use super::mount_table::{aliases, mounts};
 use super::place::Place;
 use super::policy::{Policy, Present};
@@ -51,6 +52,10 @@ pub(crate) struct Places {
     pub(crate) sealed: Vec<PathBuf>,
     /// The repository of the workspace, if that lay elsewhere when the incarnation began. No file that a command makes since counts.
     pub(crate) elsewhere: Option<Elsewhere>,
+    /// What the user lets them see of a home.
+    pub(crate) visible: Vec<PathBuf>,
+    /// The folders of the tools that the environment names.
+    pub(crate) tools: Vec<PathBuf>,
 }
 
 /// What an incarnation was begun with, as far as it says where things lie.
@@ -62,6 +67,8 @@ pub(crate) struct Origin<'a> {
     pub(crate) territory: &'a [PathBuf],
     /// What is hidden by name.
     pub(crate) hidden: &'a [String],
+    /// What is seen by name.
+    pub(crate) visible: &'a [String],
     /// The state directory of an agent.
     pub(crate) state: Option<&'a Path>,
     /// What is seen although it lies in something hidden.
@@ -85,7 +92,9 @@ impl Places {
         team_dir: &TeamDir,
         writable: Vec<Place>,
         temp: &Path,
-        Origin { environment, territory, hidden, state, shown, sealed, programs, config }: Origin<'_>,
+        Origin { environment, territory, hidden, visible, state, shown, sealed, programs, config }: Origin<
+            '_,
+        >,
     ) -> io::Result<Self> {
         let mut places = Self {
             workspace: Place::learn(workspace)?,
@@ -98,8 +107,10 @@ impl Places {
             shown: shown.iter().cloned().chain(state.map(Path::to_owned)).collect(),
             sealed: sealed.to_vec(),
             elsewhere: Elsewhere::find(workspace),
+            visible: visible.iter().map(PathBuf::from).collect(),
             ..Self::default()
         };
+        places.tools = home::tools(environment, &places.homes);
         places.registers = registers(environment, &places.homes);
         let states = places.registers.iter().map(Register::state);
         for state in states.filter(|state| places.is_writable(state.root())) {
@@ -147,7 +158,8 @@ impl Places {
             sandbox.is_kept_by(layers).map_err(|why| format!("not run: {why}"))?;
         }
         let temp = &self.temp.path;
-        if let Some(hidden) = policy.hidden.iter().find(|it| temp.starts_with(&it.path)) {
+        let is_shown = policy.shown.iter().any(|shown| temp.starts_with(shown));
+        if let Some(hidden) = policy.hidden.iter().find(|it| temp.starts_with(&it.path) && !is_shown) {
             return Err(format!(
                 "not run: its temporary directory {} lies in {}, which is hidden: spawn it with another TMPDIR",
                 temp.display(),
@@ -168,13 +180,23 @@ impl Places {
         let is_inside =
             |it: &PathBuf| self.is_writable(it) && it.join("HEAD").exists() && !it.join("commondir").exists();
         let git_files = written().map(|folder| folder.join(git::GIT));
+        let home = Home::look(self, &self.needed());
         Ok(Present {
-            secrets: secrets::present(self.secrets.paths()?, self)?,
+            secrets: secrets::present(self.secrets.paths()?, self, &home)?,
+            shown: home.seen,
             teams: self.present_teams()?,
             elsewhere: Elsewhere::find(&self.workspace.path).filter(is_as_begun),
             inside: named.filter(is_inside).collect(),
             git_files: git_files.filter(|path| git::is_git_file(path)).collect(),
         })
+    }
+
+    /// Returns what commands see although it can lie in a dot folder of a home.
+    fn needed(&self) -> Vec<PathBuf> {
+        let own = [&self.workspace, &self.temp].into_iter().chain(&self.state).chain(&self.writable);
+        let own = own.map(|place| &place.path).chain(&self.shown);
+        let of_git = self.elsewhere.iter().flat_map(|tree| [&tree.own, &tree.common]);
+        own.chain(&self.visible).chain(&self.tools).chain(of_git).cloned().collect()
     }
 
     /// Returns where team directories of the user, this one and others, and their registers lie now, by every path.

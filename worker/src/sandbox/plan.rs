@@ -2,6 +2,7 @@
 //! [`super::bubblewrap`]; [`MountPlan::check`] looks from inside whether they stand.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, StatVfsMountFlags, StatxAttributes, StatxFlags, fstatvfs, statx};
@@ -93,6 +94,12 @@ impl MountPlan {
     pub(super) fn is_covered(&self, path: &Path) -> bool {
         let above = path.ancestors().skip(1).find_map(|above| self.0.get(above));
         matches!(above, Some(MountAccess::Nothing { .. }))
+    }
+
+    /// Tells whether something is mounted below a path.
+    pub(super) fn has_below(&self, path: &Path) -> bool {
+        let behind = self.0.range::<Path, _>((Bound::Excluded(path), Bound::Unbounded));
+        behind.map(|(next, _)| next).next().is_some_and(|next| next.starts_with(path))
     }
 
     /// Tells whether what lies at a path may be written.

@@ -50,8 +50,10 @@ pub(crate) struct Hidden {
 /// What lies where now: looked up before each command.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Present {
-    /// The secrets that are there.
+    /// The secrets that are there, and what of a home no tool needs.
     pub(crate) secrets: Vec<PathBuf>,
+    /// What of that is seen all the same.
+    pub(crate) shown: Vec<PathBuf>,
     /// The team directories of the user, this one and others, and their registers, by every path.
     pub(crate) teams: Vec<PathBuf>,
     /// The repository of the workspace, if that lies elsewhere.
@@ -98,7 +100,7 @@ impl Policy {
             return None;
         }
         let writes = gate == Gate::Open && sandbox.mode == SandboxMode::WorkspaceWrite;
-        let Present { secrets, teams, elsewhere, inside, git_files } = present;
+        let Present { secrets, shown, teams, elsewhere, inside, git_files } = present;
         // Without Landlock nothing keeps a link from being made there, and `git` of another tree would follow it.
         let elsewhere = elsewhere.filter(|_| layers.landlock > 0);
         let (mut writable, mut protected) = (Vec::new(), Vec::new());
@@ -138,7 +140,7 @@ impl Policy {
             writable,
             protected,
             hidden,
-            shown: places.shown.clone(),
+            shown: [places.shown.clone(), shown].concat(),
             notes: places.team_dir.join("run"),
         })
     }

@@ -13,6 +13,7 @@ use teamd_shared::environment::Environment;
 use teamd_shared::place::follow;
 
 use super::Places;
+use super::home::Home;
 use super::mount_table::{aliases, join, mounts};
 use super::place::open_itself;
 
@@ -32,7 +33,10 @@ impl Secrets {
     pub(super) fn of(places: Places, environment: Environment, hidden: &[String]) -> Self {
         let mut paths: Vec<_> = hidden.iter().map(PathBuf::from).collect();
         Self::when_needed(move || {
-            paths.extend(known(&places, &environment));
+            let mut known = known(&places, &environment);
+            // By the user's own word, as what is hidden by name.
+            known.retain(|path| !places.visible.iter().any(|visible| path.starts_with(visible)));
+            paths.extend(known);
             // A link that leads there now can be taken away by a command.
             paths.extend(led_to(&paths, &places)?);
             let mounts = mounts().map_err(|error| format!("cannot look up what is mounted: {error}"))?;
@@ -106,7 +110,9 @@ const IN_A_HOME: [&str; 10] = [
     // Registries of packages.
     ".npmrc .yarnrc.yml .pypirc .config/pip .config/pypoetry/auth.toml .local/share/uv/credentials .cargo/credentials \
      .cargo/credentials.toml .gem/credentials .local/share/gem/credentials .bundle/config .gradle/gradle.properties \
-     .m2/settings.xml .m2/settings-security.xml .ivy2/.credentials .composer/auth.json .config/composer/auth.json \
+     .m2/settings.xml .m2/settings-security.xml .sbt/.credentials .sbt/credentials .sbt/1.0/credentials.sbt .lein/profiles.clj .lein/credentials.clj.gpg \
+     .pub-cache/credentials.json .nuget/NuGet .dotnet/corefx .conan/.conan.db .conan2/credentials.json .julia/servers .platformio/appstate.json \
+     .foundry/keystores .android/adbkey .android/debug.keystore .ivy2/.credentials .composer/auth.json .config/composer/auth.json \
      .config/cachix .huggingface/token .cache/huggingface/token .cache/huggingface/stored_tokens .kaggle",
     // Containers and clusters.
     ".docker/config.json .docker/contexts .config/containers/auth.json .kube .config/argocd .minikube/ca.key \
@@ -242,9 +248,9 @@ fn led_to(known: &[PathBuf], places: &Places) -> Result<Vec<PathBuf>, String> {
 ///
 /// # Errors
 /// What the model is told, if that directory is needed.
-pub(crate) fn present(known: &[PathBuf], places: &Places) -> Result<Vec<PathBuf>, String> {
-    let mut present = Vec::new();
-    for path in known {
+pub(super) fn present(known: &[PathBuf], places: &Places, home: &Home) -> Result<Vec<PathBuf>, String> {
+    let mut present: Vec<_> = home.hidden.iter().cloned().collect();
+    for path in known.iter().filter(|path| !home.settles(path)) {
         match open_itself(path) {
             Ok((_, stat)) if holds_something(&stat) => present.push(path.clone()),
             Ok(_) | Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
@@ -252,8 +258,9 @@ pub(crate) fn present(known: &[PathBuf], places: &Places) -> Result<Vec<PathBuf>
         }
     }
     present.sort();
-    // What lies in something that is hidden is not there.
-    present.dedup_by(|below, above| below.starts_with(above));
+    // What lies in something that is hidden is not there, unless it is seen.
+    let is_seen = |path: &Path| home.seen.iter().any(|seen| path.starts_with(seen));
+    present.dedup_by(|below, above| below.starts_with(above) && !is_seen(below));
     Ok(present)
 }
 
@@ -348,7 +355,7 @@ mod tests {
         let places = places(&homes, &workspace);
         let mut known = known(&places, &Environment::default());
         known.extend(led_to(&known, &places).unwrap());
-        near(present(&known, &places).unwrap(), root)
+        near(present(&known, &places, &Home::default()).unwrap(), root)
     }
 
     fn scratch() -> (tempfile::TempDir, PathBuf) {
@@ -388,7 +395,14 @@ mod tests {
         assert_eq!(led_to(&known, &alone), Ok(vec![root.join("system")]));
         assert_eq!(led_to(&known, &Places { territory, ..alone.clone() }), Ok(Vec::new()));
         // A new link is not followed at all.
-        assert_eq!(present(&known, &alone).unwrap().iter().filter(|path| path.starts_with(&root)).count(), 0);
+        assert_eq!(
+            present(&known, &alone, &Home::default())
+                .unwrap()
+                .iter()
+                .filter(|path| path.starts_with(&root))
+                .count(),
+            0
+        );
     }
 
     #[test]

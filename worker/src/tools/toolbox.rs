@@ -113,6 +113,7 @@ impl Toolbox {
             environment: &config.environment,
             territory: &config.territory,
             hidden: &config.sandbox.hidden,
+            visible: &config.sandbox.visible,
             state: state.as_deref(),
             shown: &config.shown,
             sealed: &config.sealed,

@@ -26,6 +26,7 @@ use super::agents;
 use crate::client::unexpected;
 use crate::ctl::args::Spawn;
 use crate::ctl::context::{Context, block_on};
+use crate::ctl::render::count;
 use crate::ctl::tail::Tail;
 use crate::ctl::waiting::Caller;
 use crate::ctl::{auto_start, clock, escape, journal, roster, text};
@@ -80,14 +81,29 @@ pub(super) async fn spawn(
     if let Some(prompt) = &order.terms.prompt {
         text::note_if_cut(context, prompt, "prompt");
     }
+    let withheld = order.environment.withheld().len();
     let ReadyWorker { pid, incarnation, status } = start(context, dir, order, timeout).await?;
     report(
         json!({"name": name, "pid": pid, "incarnation": incarnation, "status": status}),
         format!("{name} is {} (pid {pid}, incarnation {incarnation})", status.as_str()),
     )?;
-    if let Err(error) = print_notes(context, dir, name, is_built_in) {
+    let told = print_notes(context, dir, name, is_built_in);
+    let told = told.and_then(|()| note_withheld(context, dir, name, withheld));
+    if let Err(error) = told {
         context.out.note(format_args!("what else is to be said of {name} cannot be read: {error}"));
         context.out.hint(format_args!("`teamctl status {name}` shows it"));
+    }
+    Ok(())
+}
+
+/// Says how many variables the commands of the first teammate do not get.
+fn note_withheld(context: &Context, dir: &TeamDir, name: &Name, withheld: usize) -> Result<(), CommandError> {
+    let is_first = roster::load(dir)?.members.iter().all(|member| member.name == *name);
+    if is_first && withheld > 0 {
+        context.out.note(format_args!(
+            "{} of this shell, which no toolchain is known to need, reach no command (`teamctl doctor -v` names them, `[sandbox] env` passes one on)",
+            count(withheld, "variable")
+        ));
     }
     Ok(())
 }

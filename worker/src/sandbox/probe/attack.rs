@@ -57,7 +57,7 @@ fn all(args: &AttackArgs) -> Vec<Attempt> {
     let of_process = |file: &str| reads(&Path::new("/proc").join(pid.to_string()).join(file));
     let signals = Pid::from_raw(pid).is_some_and(|process| test_kill_process(process).is_ok());
     let planted = std::env::vars_os().any(|(_, value)| value == CANARY);
-    let has_key = planted || !Environment::of_self().secrets.is_empty();
+    let has_key = planted || Environment::of_self().holds_keys();
     let opens_socket = socket(AddressFamily::UNIX, SocketType::STREAM, None).is_ok();
     let sets_mode = |path: &Path, mode| fs::set_permissions(path, PermissionsExt::from_mode(mode)).is_ok();
     // In the directory where a command may write in every case.

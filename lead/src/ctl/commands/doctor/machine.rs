@@ -3,6 +3,7 @@
 use rustix::fs::inotify::{self, CreateFlags};
 use rustix::process::{Resource, getrlimit};
 use teamd_shared::cgroup::{NoPlace, Place, Standing, Use};
+use teamd_shared::environment::Environment;
 
 use super::finding::{Check, CheckFinding, run};
 use super::seen::Seen;
@@ -55,8 +56,21 @@ pub(super) fn look(cgroups: Use) -> Vec<CheckFinding> {
         run("files", |check| files(check, getrlimit(Resource::Nofile).maximum)),
         run("processes", |check| processes_of_user(check, limit, threads)),
         run("cgroup", |check| cgroup(check, place())),
+        run("variables", |_| Some(variables(&Environment::of_self().withheld()))),
     ]
     .concat()
+}
+
+/// Says which variables of this shell reach no command.
+fn variables(withheld: &[String]) -> String {
+    match withheld {
+        [] => "each variable of this shell reaches commands".to_owned(),
+        names => format!(
+            "{} of this shell reach no command, unless `[sandbox] env` names them: {}",
+            count(names.len(), "variable"),
+            names.join(", ")
+        ),
+    }
 }
 
 fn inotify(check: &mut Check, can_be_made: usize) -> Option<String> {

@@ -96,6 +96,9 @@ fn sandbox(member: &RosterMember) -> String {
     if !sandbox.hidden.is_empty() {
         shown.push_str(&format!("; hidden: {}", sandbox.hidden.join(", ")));
     }
+    if !sandbox.visible.is_empty() {
+        shown.push_str(&format!("; visible: {}", sandbox.visible.join(", ")));
+    }
     shown
 }
 

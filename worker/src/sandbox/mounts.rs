@@ -129,8 +129,12 @@ fn cover_with(empty: &mut Option<OwnedFd>, found: &Path, path: &Path) -> Done {
         return mount_descriptor(empty, found);
     }
     cover(found, path, false)?;
-    // Another command can have moved it meanwhile: then each has its own.
-    *empty = open_itself(path).ok().map(|(covering, _)| covering).filter(is_top_of_mount);
+    // Where it is mounted again, it is read-only from the beginning. If that fails, it is made so with all the rest.
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    if set_read_only(path, flags, true).is_ok() {
+        // Another command can have moved it meanwhile: then each has its own.
+        *empty = open_itself(path).ok().map(|(covering, _)| covering).filter(is_top_of_mount);
+    }
     Ok(())
 }
 
@@ -142,7 +146,7 @@ fn is_top_of_mount(covering: &OwnedFd) -> bool {
 /// Makes everything read-only that is mounted at certain paths.
 fn make_read_only(at: impl Fn(&Path) -> bool) -> Done {
     let listed = mounts().map_err(cannot("read", "/proc/self/mountinfo"))?;
-    for (path, mounted) in reached(&listed, at) {
+    for (path, mounted) in reached(&listed, at).into_iter().filter(|(_, mounted)| !mounted.is_read_only) {
         match set_read_only(path, mounted.flags, true) {
             // No path leads there: something covers it, or this user may not.
             Ok(()) | Err(Errno::INVAL | Errno::ACCESS | Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}

@@ -354,3 +354,32 @@ fn a_file_that_is_as_it_is_stored_is_landed_over() {
     assert!(refused.stderr.contains("would be overwritten: old.txt"), "{refused:?}");
     assert!(team.text("old.txt").ends_with("mine\r\n"));
 }
+
+/// A linked tree has its repository, and what Git LFS stores, elsewhere.
+#[test]
+fn a_linked_tree_gets_the_content_of_git_lfs_and_so_does_a_merge_by_hand() {
+    if !has_lfs() {
+        return println!("skipped: it needs git-lfs");
+    }
+    let linked = "git lfs install > /dev/null; find . -mindepth 1 -delete; git init -q -b main ../main; cd ../main; \
+                  git lfs track '*.bin' > /dev/null; echo one > a.bin; git add .; git commit -qm 1; git worktree add -q ../work -b tree";
+    let team = Team::of(User::at_hand()[0]);
+    user(&team, linked);
+    team.teamd(["start"]).ok();
+    team.teamctl(["spawn", "alice", "--checkout", "--auto"]).ok();
+    let work = |id: u64, text: &str| {
+        let work = format!("/bash echo {text} > a.bin; git commit -qam {text}");
+        add(&team, &[text, "--description", &work, "--check", &format!("grep -qx {text} a.bin")]);
+        until(&team, id, "completed");
+    };
+    work(1, "two");
+    let landed = team.teamctl(["land"]).ok();
+    assert_eq!((landed.stderr.as_str(), team.text("a.bin").as_str()), ("", "two\n"));
+    work(2, "three");
+    team.until("the user to be shown", || {
+        user(&team, "git rev-parse team/integration") == git(&team, &["rev-parse", "integration"])
+    });
+    user(&team, "git merge -q --ff-only team/integration");
+    assert_eq!(team.text("a.bin"), "three\n");
+    assert_eq!(user(&team, "git status --porcelain"), "");
+}

@@ -66,9 +66,11 @@ pub(super) fn is_git_file(path: &Path) -> bool {
     path.symlink_metadata().is_ok_and(|found| found.is_file())
 }
 
-/// What `git` writes for each tree of the repository, beside `worktrees/NAME`: commits, and the names of commits. The last one is
-/// where names lie in another form.
-const WRITTEN: [&str; 4] = ["objects", "refs", "logs", "reftable"];
+/// What `git` writes for each tree of the repository, beside `worktrees/NAME`: commits, and the names of commits.
+const WRITTEN: [&str; 3] = ["objects", "refs", "logs"];
+
+/// The same, where it is there: names in another form, and what Git LFS stores.
+const WRITTEN_IF_THERE: [&str; 2] = ["reftable", "lfs"];
 
 /// Returns what is protected of a repository elsewhere.
 pub(super) fn protected_of(repository: &Elsewhere) -> Vec<Protected> {
@@ -80,8 +82,9 @@ pub(super) fn protected_of(repository: &Elsewhere) -> Vec<Protected> {
 pub(super) fn written_of(repository: &Elsewhere) -> Vec<PathBuf> {
     let mut written = vec![repository.own.clone()];
     if repository.is_linked() {
-        let common = WRITTEN.iter().map(|name| repository.common.join(name));
-        written.extend(common.filter(|path| !path.ends_with("reftable") || path.exists()));
+        let below = |name: &str| repository.common.join(name);
+        written.extend(WRITTEN.iter().map(|name| below(name)));
+        written.extend(WRITTEN_IF_THERE.iter().map(|name| below(name)).filter(|path| path.exists()));
     }
     written
 }

@@ -55,8 +55,8 @@ impl Elsewhere {
         // With that file it is a part of another one.
         own.join("commondir").symlink_metadata().err()?;
         // Whatever else is a link there leads where this says nothing of.
-        let is_itself = |name: &&str| place::open_itself(&own.join(name), OFlags::PATH).is_ok();
-        ["HEAD", "objects", "refs"].iter().all(|name| is_itself(&name)).then_some(())?;
+        let is_itself = |name: &str| place::open_itself(&own.join(name), OFlags::PATH).is_ok();
+        ["HEAD", "objects", "refs"].iter().all(|name| is_itself(name)).then_some(())?;
         let settings = text_of(&own.join("config"), LONGEST_SETTINGS)?;
         let mut named = last_setting(&settings, "core", "worktree");
         if last_setting(&settings, "extensions", "worktreeconfig").is_some_and(|value| is_true(&value))
@@ -179,6 +179,7 @@ fn is_true(value: &OsStr) -> bool {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a test writes plain files")]
 mod tests {
     use std::fs;
 

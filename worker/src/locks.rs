@@ -267,6 +267,7 @@ pub(crate) fn born(file: &File) -> Option<i64> {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a test writes plain files")]
 mod tests {
     use std::fs;
     use std::process::{Child, Command, Stdio};

@@ -185,7 +185,7 @@ pub(super) fn tools(environment: &Environment, homes: &[PathBuf]) -> Vec<PathBuf
 fn folder_of_tool(path: &Path, home: &Path) -> Option<PathBuf> {
     let below: Vec<_> = path.strip_prefix(home).ok()?.components().collect();
     let Component::Normal(first) = below.first()? else { return None };
-    if !first.as_encoded_bytes().starts_with(b".") || below.iter().any(|part| *part == Component::ParentDir) {
+    if !first.as_encoded_bytes().starts_with(b".") || below.contains(&Component::ParentDir) {
         return None;
     }
     let depth = |split: &[&str]| {
@@ -198,6 +198,7 @@ fn folder_of_tool(path: &Path, home: &Path) -> Option<PathBuf> {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a test writes plain files")]
 mod tests {
     use super::*;
     use crate::sandbox::Place;

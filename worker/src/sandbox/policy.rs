@@ -399,7 +399,7 @@ pub(crate) mod tests {
         };
         let policy = Policy::of(&Sandbox::default(), Gate::Open, &places, present, LAYERS).unwrap();
         let plain: Vec<_> = policy.writable.iter().filter(|it| it.plain).map(|it| it.at.clone()).collect();
-        assert_eq!(plain, [own.clone()]);
+        assert_eq!(plain, std::slice::from_ref(&own));
         for (path, if_missing) in [
             ("hooks", Missing::MakeEmpty),
             ("config", Missing::Leave),

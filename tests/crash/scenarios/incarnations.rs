@@ -79,7 +79,7 @@ pub(super) fn restart(stage: &mut Stage) -> Checked {
     stage.spawn("bob", &[])?;
     stage.want("alice");
     // Her shim has something to end, while the daemon sees her gone.
-    let orders = "/bash touch begun; until [ -e on ]; do sleep 0.01; done\n/bash echo b1 >> effects; for i in 1 2 3 4 5 6 7 8; do sleep 300 & done; touch held; until [ -e go ]; do sleep 0.01; done\n/send_message bob hi\n/bash echo $CRASH_ENV >> environment\n/bash echo b2 >> effects";
+    let orders = "/bash touch begun; until [ -e on ]; do sleep 0.01; done\n/bash echo b1 >> effects; for i in 1 2 3 4 5 6 7 8; do sleep 300 & done; touch held; until [ -e go ]; do sleep 0.01; done\n/send_message bob hi\n/bash echo $CARGO_CRASH_ENV >> environment\n/bash echo b2 >> effects";
     stage.ctl_done(&["spawn", "alice", "--prompt", orders])?;
     stage.until("her to begin", |stage| stage.team.made("begun"))?;
     stage.team.echo("alice", TWICE);
@@ -146,7 +146,7 @@ pub(super) fn adopt(stage: &mut Stage) -> Checked {
     stage.ctl_done(&["spawn", "dave", "--restart", "never"])?;
     let sleeps = "/bash for i in {1..100}; do setsid sleep 300 & done; touch erin; sleep 301";
     stage.ctl_done(&["spawn", "erin", "--restart", "never", "--sandbox", "off", "--prompt", sleeps])?;
-    let orders = "/bash echo c1 >> effects; touch held; until [ -e go ]; do sleep 0.01; done\n/bash echo $CRASH_ENV >> environment\n/bash echo c2 >> effects";
+    let orders = "/bash echo c1 >> effects; touch held; until [ -e go ]; do sleep 0.01; done\n/bash echo $CARGO_CRASH_ENV >> environment\n/bash echo c2 >> effects";
     stage.ctl_done(&["spawn", "alice", "--prompt", orders])?;
     let ready = |stage: &Stage| {
         ["held", "busy", "erin"].iter().all(|file| stage.team.made(file))
@@ -194,7 +194,7 @@ pub(super) fn replace(stage: &mut Stage) -> Checked {
         "--prompt",
         "/plan_approval Something\n/bash echo bob >> effects",
     ])?;
-    let orders = "/bash echo d1 >> effects; touch held; until [ -e go ]; do sleep 0.01; done\n/send_message bob hi\n/bash echo $CRASH_ENV >> environment\n/bash echo d2 >> effects";
+    let orders = "/bash echo d1 >> effects; touch held; until [ -e go ]; do sleep 0.01; done\n/send_message bob hi\n/bash echo $CARGO_CRASH_ENV >> environment\n/bash echo d2 >> effects";
     stage.ctl_done(&["spawn", "alice", "--prompt", orders])?;
     let ready = |stage: &Stage| stage.team.made("held") && stage.status("bob") == "awaiting_approval";
     stage.until("all to be ready", ready)?;

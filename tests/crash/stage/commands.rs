@@ -14,7 +14,7 @@ use crate::wrapper;
 const STARTS_AFTER: Duration = Duration::from_millis(150);
 
 /// The variable that each `teamctl` has, and so each teammate; what it is.
-pub(crate) const ENVIRONMENT: (&str, &str) = ("CRASH_ENV", "x");
+pub(crate) const ENVIRONMENT: (&str, &str) = ("CARGO_CRASH_ENV", "x");
 
 impl Stage {
     /// Runs `teamctl`.

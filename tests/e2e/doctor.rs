@@ -346,7 +346,9 @@ fn an_inbox_folder_that_its_user_cannot_write_is_a_problem() {
 fn files_of_tasks_that_say_otherwise_than_the_journal_are_told() {
     let team = Team::started();
     team.teamctl_with(["task", "import", "-"], "- [ ] a\n- [ ] b\n- [ ] c\n").ok();
-    raises_no_alarm(&team, &[]);
+    let before = examine(&team, &[]);
+    before.has("tasks", "note", "no teammate can take tasks 1, 2, 3");
+    assert_eq!(before.findings.len(), 1, "{:#?}", before.findings);
     let edited = team.file("tasks/1.json").replace("pending", "completed");
     for (file, content) in
         [("1.json", edited.as_str()), ("2.json", "{"), ("99.json", "{}"), ("01.json", "{}")]

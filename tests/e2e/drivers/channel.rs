@@ -109,8 +109,9 @@ pub(super) fn a_lead_whose_tools_could_speak_as_it_only_recommends(stub: &Stub) 
     let agents = std::fs::read_to_string(team.root().join("team.toml")).unwrap();
     team.write("team.toml", &format!("agent = '{}'\napprove_by = 'lead'\n{agents}", stub.agent));
     team.trust();
-    let started = team.teamd(["start", "--allow-weak-sandbox"]).ok();
-    assert!(started.stderr.contains("no tool speaks as its agent"), "{started:?}");
+    team.teamd(["start", "--allow-weak-sandbox"]).ok();
+    let doctor = team.teamctl(["doctor"]).stdout;
+    assert!(doctor.contains("no tool speaks as its agent"), "{doctor}");
     spawn(&team, stub, &["--plan", "--prompt", "@plan_approval {\"plan\": \"make it\"}"]);
     let id = team.until_planned("carol");
     team.teamctl_with(["chat", "--agent", stub.agent, "--timeout", "20s"], "say hello").ok();

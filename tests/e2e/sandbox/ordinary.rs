@@ -176,7 +176,7 @@ fn a_program_that_waits_for_input_is_given_none() {
     let results =
         team.does("alice", "/bash cat; echo end of input\n/bash head -c 3 /dev/zero; printf '\\xff\\x1b[2J'");
     assert_eq!(results[0]["content"], "end of input");
-    assert_eq!(results[1]["content"], "\0\0\0\u{fffd}\u{1b}[2J");
+    assert_eq!(results[1]["content"], "\u{fffd}", "a model gets what a terminal would show");
 }
 
 #[test]

@@ -46,7 +46,10 @@ fn another_team_and_the_register_are_neither_read_nor_locked() {
             format!("[ -n \"$(ls -A {there} 2> /dev/null | grep -v '^.gitignore$')\" ] && echo BROKEN"),
             format!("cat {there}/inbox/victim.jsonl {there}/transcript/victim.jsonl && echo BROKEN"),
             format!("cat {there}/journal.jsonl {there}/config.json && echo BROKEN"),
-            format!("[ -n \"$(ls -A {state} 2> /dev/null)\" ] && echo BROKEN"),
+            // Its own cache lies there, and stands alone.
+            format!("[ -n \"$(ls -A {state} 2> /dev/null | grep -vx agents)\" ] && echo BROKEN"),
+            format!("ls -A {state}/agents/* 2> /dev/null | grep -vx alice | grep . && echo BROKEN"),
+            format!("ls -A {state}/agents/*/alice 2> /dev/null | grep -vx cache | grep . && echo BROKEN"),
             format!("ls {state}/teams 2> /dev/null | grep . && echo BROKEN"),
             format!("cat {state}/teams/* && echo BROKEN"),
             format!(

@@ -44,7 +44,7 @@ fn how_often_a_worker_is_started_again_is_a_setting_and_status_tells_how_often_i
     signal(team.pid("alice"), Signal::SIGKILL);
     team.wait_for("alice", "crashed");
     let note = team.member("alice")["exit"]["note"].as_str().unwrap().to_owned();
-    assert_eq!(note, "not started again: it was 1 times in 3600 s");
+    assert_eq!(note, "not started again: it was 1 time in 3600 s");
     assert_eq!((team.incarnation("alice"), shown(&team, "alice")["last_exit"].clone()), (2, Value::Null));
 }
 

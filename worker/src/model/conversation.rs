@@ -184,7 +184,12 @@ impl Conversation {
 
     /// The model answers; `counted`: how many tokens its service says that there are now, or none.
     fn answer(&mut self, content: &[Block], counted: u64) {
-        self.answer_open_calls();
+        // What only a service understands is of a model that says nothing while a call of it is open.
+        let is_beside =
+            !self.open.is_empty() && !content.iter().any(|block| matches!(block, Block::Opaque { .. }));
+        if !is_beside {
+            self.answer_open_calls();
+        }
         let mut parts = Vec::new();
         let mut open = Vec::new();
         for block in content {
@@ -209,9 +214,26 @@ impl Conversation {
         if parts.iter().all(|part| matches!(part, Part::Opaque(_))) {
             return;
         }
+        if is_beside {
+            return self.join(parts, open);
+        }
         self.complete_turn();
         self.turns.push(Turn { role: Role::Assistant, parts });
         self.open = open;
+    }
+
+    /// What an agent has said beside its open calls belongs to their turn: the results of all of them stand in the next one.
+    fn join(&mut self, parts: Vec<Part>, open: Vec<OpenCall>) {
+        let answer = self.turns.iter_mut().rfind(|turn| turn.role == Role::Assistant);
+        let Some(Turn { parts: answer, .. }) = answer else { return };
+        let is_call = |part: &Part| matches!(part, Part::Call { .. });
+        for part in parts {
+            // A text stands before the calls of its turn.
+            let end = answer.len();
+            let at = if is_call(&part) { end } else { answer.iter().position(is_call).unwrap_or(end) };
+            answer.insert(at, part);
+        }
+        self.open.extend(open);
     }
 
     fn result(&mut self, id: &str, content: &str, is_error: bool) {
@@ -261,14 +283,18 @@ impl Conversation {
         fitting.filter(|turn| turn.role == Role::Assistant).count()
     }
 
-    /// Adds a part to the turn of the user. Results stand before text, whenever they come.
+    /// Adds a part to the turn of the user. Results stand before text, in the order of their calls, whenever they come.
     fn push(&mut self, part: Part) {
+        let answer = self.turns.iter().rfind(|turn| turn.role == Role::Assistant);
+        let calls: Vec<String> = answer.into_iter().flat_map(call_ids).map(str::to_owned).collect();
+        let place = |part: &Part| match part {
+            Part::Result { id, .. } => calls.iter().position(|call| call == id).unwrap_or(calls.len()),
+            _ => usize::MAX,
+        };
         match self.turns.last_mut() {
             Some(turn) if turn.role == Role::User => {
-                let is_result = |part: &&Part| matches!(part, Part::Result { .. });
-                let results = turn.parts.iter().take_while(is_result).count();
-                let at = if is_result(&&part) { results } else { turn.parts.len() };
-                turn.parts.insert(at, part);
+                let behind = turn.parts.iter().position(|other| place(other) > place(&part));
+                turn.parts.insert(behind.unwrap_or(turn.parts.len()), part);
             }
             _ => self.turns.push(Turn { role: Role::User, parts: vec![part] }),
         }

@@ -101,6 +101,20 @@ fn what_read_inbox_delivered_is_not_said_twice_and_never_lost() {
 }
 
 #[test]
+fn what_an_agent_does_beside_a_call_is_part_of_its_turn() {
+    let mut conversation = begun();
+    let plan = answers(vec![call("c1", "plan_approval")]);
+    let beside = answers(vec![text("I try"), call("c2", "Write")]);
+    let events = [plan, beside, result("c2", "read-only", true), answers(vec![text("waiting")])];
+    events.iter().for_each(|event| conversation.observe(event));
+    conversation.observe(&result("c1", "approved", false));
+    assert_eq!(violations(&conversation.turns()), [""; 0]);
+    assert_eq!(shape(&conversation)[1], ["text", "text", "call", "call"]);
+    let told = all_text(&conversation);
+    assert!(told.contains("approved") && told.contains("read-only") && !told.contains(NO_RESULT), "{told}");
+}
+
+#[test]
 fn an_answer_that_says_nothing_is_no_turn() {
     let thinking = Block::Opaque { value: json!({"type": "thinking", "thinking": "hm"}) };
     for content in [vec![], vec![text(" \n")], vec![thinking]] {

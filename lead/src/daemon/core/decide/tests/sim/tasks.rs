@@ -21,6 +21,12 @@ impl World {
     pub(super) fn task_order(&mut self) -> TaskOrder {
         let open = self.promises.fold.tasks.values().filter(|task| !task.status.is_finished()).count();
         let (id, name) = (self.some_task(), self.some_name(true));
+        // Work that is withdrawn while it is checked, and submitted again, is rare otherwise.
+        if self.rng.one_in(5)
+            && let Some(in_review) = self.some_at(TaskStatus::InReview)
+        {
+            return TaskOrder::Release(in_review);
+        }
         match self.rng.below(18) {
             0..=2 if open < OPEN => self.new_tasks(true),
             0..=6 => TaskOrder::Submit(

@@ -67,6 +67,60 @@ fn a_remote_of_the_user_that_is_called_as_ours_is_left_alone() {
     assert!(team.teamctl(["land"]).ok().stdout.contains("main is at "));
 }
 
+/// A teammate in place can write each name of the user's repository.
+#[test]
+fn no_symbolic_name_of_the_user_leads_to_a_name_of_the_team() {
+    let team = team(User::Ordinary, "", CLONED);
+    team.teamctl(["spawn", "alice", "--checkout"]).ok();
+    let refresh = |name: &str| {
+        team.teamctl(["spawn", name, "--checkout"]).ok();
+    };
+    let tip = git(&team, &["rev-parse", "integration"]);
+    let evil = "evil=$(git commit-tree -p HEAD -m evil HEAD^{tree})";
+    user(
+        &team,
+        "git update-ref refs/heads/integration HEAD; git update-ref refs/tags/plain HEAD; \
+         for name in refs/remotes/origin/foo refs/remotes/foo/HEAD refs/tags/foo refs/remotes/team/integration; do git symbolic-ref $name refs/heads/integration; done",
+    );
+    refresh("bob");
+    let symbolic = || {
+        git(&team, &["for-each-ref", "--format=%(symref)%(if)%(symref)%(then) %(refname)%(end)"])
+            .lines()
+            .filter(|line| !line.is_empty())
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    let head = ["refs/remotes/origin/main refs/remotes/origin/HEAD"];
+    assert_eq!(symbolic(), head);
+    // One that is there from before goes, too, and nothing is written through it.
+    for name in ["refs/remotes/origin/foo", "refs/remotes/gone/foo", "refs/tags/foo", "refs/tags/gone"] {
+        git(&team, &["symbolic-ref", name, "refs/heads/integration"]);
+    }
+    user(
+        &team,
+        &format!(
+            "{evil}; for name in refs/remotes/origin/foo refs/remotes/foo/HEAD refs/tags/foo; do git update-ref --no-deref $name $evil; done"
+        ),
+    );
+    refresh("carol");
+    assert_eq!(symbolic(), head);
+    assert_eq!(git(&team, &["rev-parse", "integration"]), tip);
+    assert_eq!(git(&team, &["for-each-ref", "--format=%(refname)", "refs/heads"]), "refs/heads/integration");
+    assert_eq!(git(&team, &["log", "-1", "--format=%s", "refs/remotes/origin/foo"]), "evil");
+    // Nor is a branch of the user written through the name that the user is shown.
+    let main = user(&team, "git rev-parse main");
+    user(&team, "git symbolic-ref refs/remotes/team/integration refs/heads/main");
+    add(&team, &["one"]);
+    team.does("alice", &format!("/claim_task 1\n{COMMITS}\n/task_update 1 completed"));
+    until(&team, 1, "completed");
+    team.until("the user to be shown", || {
+        user(&team, "git log -1 --format=%s team/integration").starts_with("Merge task 1")
+    });
+    assert_eq!(user(&team, "git rev-parse main"), main);
+    team.teamctl(["land"]).ok();
+    assert_eq!(user(&team, "git rev-parse main"), git(&team, &["rev-parse", "integration"]));
+}
+
 #[test]
 fn submodules_that_the_user_has_not_filled_are_told_in_one_line() {
     let many = "git init -q ../sub; git -C ../sub commit -q --allow-empty -m s; \

@@ -94,6 +94,8 @@ choose_name() {
 # Shows the integration branch in a repository of the user. Neither hooks nor other settings of that have it do more.
 publish() {
     choose_name "$1"
+    # A fetch would write what a symbolic one leads to: a branch of the user.
+    ! git symbolic-ref --quiet "$shown" || git symbolic-ref --delete "$shown"
     git -c core.logAllRefUpdates=false -c fetch.fsckObjects=true -c fetch.writeCommitGraph=false fetch --quiet --no-tags \
         --no-write-fetch-head --no-auto-maintenance --no-recurse-submodules --refmap= "$team" \
         "+refs/heads/integration:$shown"

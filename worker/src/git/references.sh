@@ -6,18 +6,24 @@ shown=$(setting "$team/config" shown) || shown=refs/remotes/team/integration
 export GIT_DIR=$T_WRITES
 cd /
 cd "$TMPDIR"
+# Each name is written as it is, and never what a symbolic one leads to: another name of the team, such as its integration branch. Only the
+# HEAD of a remote stays symbolic, for a branch of the same remote.
 list() { git --git-dir="$1" for-each-ref --format='%(refname) %(objectname) %(symref)' refs/remotes refs/tags | LC_ALL=C sort; }
-list "$source" | { grep -vE "^(refs/remotes/origin/integration(/[^ ]*)?|$shown) " || true; } >theirs
+is_head='^(refs/remotes/.+/)HEAD [^ ]* \1[^ ]+$'
+list "$source" | { grep -vE "^(refs/remotes/origin/integration(/[^ ]*)?|$shown) " || true; } | sed -E "\@$is_head@!s/ [^ ]*\$/ /" | LC_ALL=C sort >theirs
 list "$team" >ours
 LC_ALL=C comm -23 theirs ours >new
-# First what is gone goes: what is new may lie below its name. A tag may be known to a teammate, and stays.
 cut -d ' ' -f 1 theirs | LC_ALL=C sort >known
-sed -n 's|^\(refs/remotes/[^ ]*\) .*|\1|p' ours | LC_ALL=C sort | LC_ALL=C comm -23 - known | sed 's/^/delete /' >gone
-[ ! -s gone ] || git update-ref --no-deref --stdin <gone
+# First what is gone goes: what is new may lie below its name. A tag may be known to a teammate, and stays.
+sed -n 's|^\(refs/remotes/[^ ]*\) .*|\1|p' ours | LC_ALL=C sort | LC_ALL=C comm -23 - known >gone
+sed -nE "\@$is_head@!s/^([^ ]*) [^ ]* [^ ]+\$/\1/p" ours >>gone
+sort -u gone | sed 's/^/delete /' >delete
+[ ! -s delete ] || git update-ref --no-deref --stdin <delete
 cut -d ' ' -f 2 new | git cat-file --batch-check | sed -n 's/ missing$//p' | sort -u >missing
 if [ -s missing ]; then
-    { grep -F -f missing new || true; } | sed -n 's/^\([^ ]*\) [^ ]* $/+\1:\1/p' |
-        git -c fetch.fsckObjects=false fetch --quiet --no-tags --update-shallow --no-write-fetch-head --stdin "$source"
+    # Objects alone: `fetch` would write through a symbolic name.
+    { grep -F -f missing new || true; } | cut -d ' ' -f 1 |
+        git -c fetch.fsckObjects=false fetch --quiet --no-tags --refmap= --update-shallow --no-write-fetch-head --stdin "$source"
 fi
 sed -n 's/^\([^ ]*\) \([^ ]*\) $/update \1 \2/p' new >update
 [ ! -s update ] || git update-ref --no-deref --stdin <update

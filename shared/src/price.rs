@@ -272,7 +272,7 @@ pub fn are_old(now: f64) -> bool {
     day(date()).is_none_or(|day| today - day > OLD)
 }
 
-/// Counts the days from 1970 to a date (https://howardhinnant.github.io/date_algorithms.html).
+/// Counts the days from 1970 to a date (<https://howardhinnant.github.io/date_algorithms.html>).
 fn day(date: &str) -> Option<i64> {
     let mut numbers = date.split('-').map(|number| number.parse::<i64>().ok());
     let (year, month, day) = (numbers.next()??, numbers.next()??, numbers.next()??);

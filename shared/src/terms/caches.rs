@@ -1,6 +1,6 @@
 //! The caches of tools: what they download and build. `--caches` lets commands write the user's, never a folder of programs, so
 //! not what a tool runs out of its own cache: `npx`, `uvx`, virtual environments, toolchains. Else commands have caches of their
-//! own ([`private`]).
+//! own (`private`).
 
 mod private;
 

@@ -4,10 +4,11 @@
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, mkdirat, openat, openat2, unlinkat};
+use rustix::io::Errno;
 
 /// Opens what stands at an absolute path, if no link stands on the way to it; `O_CLOEXEC` is always added.
 ///
@@ -16,6 +17,39 @@ use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 pub fn open_itself(path: &Path, flags: OFlags) -> rustix::io::Result<OwnedFd> {
     let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     openat2(CWD, path, flags | OFlags::CLOEXEC, Mode::empty(), resolve)
+}
+
+/// As [`open_itself`], for a path below a directory.
+///
+/// # Errors
+/// `ELOOP` for a link on the way, `EXDEV` for a path that leads out of the directory, else the system's error.
+pub fn open_below(folder: impl AsFd, path: &Path, flags: OFlags) -> rustix::io::Result<OwnedFd> {
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    openat2(folder, path, flags | OFlags::CLOEXEC, Mode::empty(), resolve)
+}
+
+/// Makes a directory and those above it, below a directory that others write: a link or a file on the way is removed.
+///
+/// # Errors
+/// `EINVAL` for a path that is not plain, else the system's error.
+pub fn make_below(folder: impl AsFd, path: &Path, mode: Mode) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut here = openat(folder, ".", flags, Mode::empty())?;
+    for part in path.components() {
+        let Component::Normal(name) = part else { return Err(Errno::INVAL) };
+        let mut made = mkdirat(&here, name, mode);
+        let mut opened = openat(&here, name, flags, Mode::empty());
+        if matches!(opened, Err(Errno::LOOP | Errno::NOTDIR)) {
+            unlinkat(&here, name, AtFlags::empty())?;
+            made = mkdirat(&here, name, mode);
+            opened = openat(&here, name, flags, Mode::empty());
+        }
+        if !matches!(made, Err(Errno::EXIST)) {
+            made?;
+        }
+        here = opened?;
+    }
+    Ok(here)
 }
 
 /// How many links are followed for one path: as many as the kernel follows (`path_resolution(7)`).
@@ -51,7 +85,7 @@ pub fn follow<E: From<io::Error>>(
         met(&next)?;
         links += 1;
         if links > MAX_LINKS {
-            return Err(io::Error::from(rustix::io::Errno::LOOP).into());
+            return Err(io::Error::from(Errno::LOOP).into());
         }
         let target = std::fs::read_link(&next)?;
         for part in target.components().rev().filter(|part| *part != Component::CurDir) {
@@ -67,8 +101,6 @@ fn of_component(part: Component<'_>) -> OsString {
 
 #[cfg(test)]
 mod tests {
-    use rustix::io::Errno;
-
     use super::*;
 
     #[test]
@@ -103,5 +135,25 @@ mod tests {
         assert_eq!(opened("real/sub"), Ok(()));
         assert_eq!((opened("link"), opened("link/sub")), (Err(Errno::LOOP), Err(Errno::LOOP)));
         assert_eq!(opened("missing"), Err(Errno::NOENT));
+    }
+
+    #[test]
+    fn what_is_made_below_a_directory_lies_there_whatever_link_stands_on_the_way() {
+        let scratch = tempfile::tempdir().unwrap();
+        let root = scratch.path().canonicalize().unwrap();
+        std::fs::create_dir_all(root.join("own/a")).unwrap();
+        std::fs::create_dir(root.join("other")).unwrap();
+        std::os::unix::fs::symlink("../other", root.join("own/link")).unwrap();
+        std::os::unix::fs::symlink(root.join("other/new"), root.join("own/a/dangling")).unwrap();
+        let own = open_itself(&root.join("own"), OFlags::PATH).unwrap();
+        assert_eq!(open_below(&own, Path::new("link"), OFlags::PATH).unwrap_err(), Errno::LOOP);
+        assert_eq!(open_below(&own, Path::new("../other"), OFlags::PATH).unwrap_err(), Errno::XDEV);
+        for path in ["a/b/c", "link/x", "a/dangling/y"] {
+            make_below(&own, Path::new(path), Mode::RWXU).unwrap();
+            make_below(&own, Path::new(path), Mode::RWXU).unwrap();
+            assert!(open_below(&own, Path::new(path), OFlags::DIRECTORY).is_ok(), "{path}");
+        }
+        assert_eq!(make_below(&own, Path::new("../x"), Mode::RWXU).unwrap_err(), Errno::INVAL);
+        assert_eq!(std::fs::read_dir(root.join("other")).unwrap().count(), 0);
     }
 }

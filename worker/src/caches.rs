@@ -2,18 +2,27 @@
 //! team, and outlast its processes: the second run is warm. Teammates and checks share none: what a teammate has put there
 //! could make its check pass.
 
+mod copy;
+
 use std::fs::{self, DirBuilder};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{Mode, OFlags, mkdirat, renameat};
+use rustix::io::Errno;
 use teamd_shared::environment::Environment;
-use teamd_shared::member::Sandbox;
+use teamd_shared::member::{Sandbox, SandboxMode};
 use teamd_shared::name::Name;
+use teamd_shared::place::{make_below, open_below, open_itself};
 use teamd_shared::state::StateDir;
 use teamd_shared::team_dir::{DIR_MODE, TeamDir};
 use teamd_shared::terms::caches::PrivateCaches;
 use uuid::Uuid;
+
+use crate::sandbox::Places;
+use copy::Source;
 
 /// How much the caches of one teammate or check may hold when it begins, in bytes: larger ones are removed.
 const MOST: u64 = 4 << 30;
@@ -21,11 +30,8 @@ const MOST: u64 = 4 << 30;
 /// In how many files.
 const MOST_FILES: u64 = 500_000;
 
-/// How much of a cache of the user is copied, in bytes. A larger one is not: its tool begins with an empty one.
-const MOST_COPIED: u64 = 256 << 20;
-
-/// In how many files.
-const MOST_FILES_COPIED: u64 = 50_000;
+/// The name of the directory in which caches lie, below the one that [`Keeps::make`] makes. Commands write both.
+const CACHE: &str = "cache";
 
 /// What is added to the name of a directory for the file that says whose work has written there, and is not accepted yet.
 const UNPROVEN: &str = ".unproven";
@@ -62,27 +68,33 @@ impl Keeps {
             }
         };
         let folder = folder.canonicalize()?;
+        let opened = open_itself(&folder, OFlags::PATH | OFlags::DIRECTORY)?;
+        let is_there = open_below(&opened, Path::new(CACHE), OFlags::PATH | OFlags::DIRECTORY).is_ok();
         let at = cache_in(&folder);
-        if at.exists() && !is_smaller(&at, MOST, MOST_FILES)? {
+        if is_there && !is_smaller(&at, MOST, MOST_FILES)? {
             tracing::info!("{} has become too large, and is removed", at.display());
             remove(&at)?;
         }
-        DirBuilder::new().recursive(true).mode(DIR_MODE).create(&at)?;
+        // This process is not confined: a link that a command has put there would have it write elsewhere.
+        make_below(&opened, Path::new(CACHE), Mode::from_raw_mode(DIR_MODE))?;
         Ok(Some(folder))
     }
 }
 
 /// Returns where caches lie in a directory that [`Keeps::make`] has made.
 fn cache_in(folder: &Path) -> PathBuf {
-    folder.join("cache")
+    folder.join(CACHE)
 }
 
 /// Tells the tools in an environment where the caches in a directory are, and copies those of the user that they begin with.
-pub(crate) fn tell(environment: &mut Environment, sandbox: &Sandbox, folder: &Path) {
-    let PrivateCaches { variables, copies } =
-        PrivateCaches::plan(environment, &sandbox.writable, &cache_in(folder));
+pub(crate) fn tell(environment: &mut Environment, sandbox: &Sandbox, places: &Places, folder: &Path) {
+    let mut writable = sandbox.writable.clone();
+    if sandbox.mode == SandboxMode::WorkspaceWrite {
+        writable.extend(places.workspace.path.to_str().map(str::to_owned));
+    }
+    let PrivateCaches { variables, copies } = PrivateCaches::plan(environment, &writable, &cache_in(folder));
     for (users, own) in copies {
-        if let Err(error) = begin_with(&users, &own) {
+        if let Err(error) = begin_with(&users, folder, &own, environment, places) {
             tracing::warn!("{} begins empty, and not as {}: {error}", own.display(), users.display());
         }
     }
@@ -124,54 +136,44 @@ fn note_of(folder: &Path) -> PathBuf {
     name.into()
 }
 
-/// Copies a cache of the user, unless there is one already, or it is too large to be copied.
-fn begin_with(users: &Path, own: &Path) -> io::Result<()> {
-    if own.exists() {
-        return Ok(());
+/// Copies a cache of the user below a directory that commands write, unless there is one already. It begins empty if that of the user
+/// is too large to be copied, or is nothing that may be copied.
+fn begin_with(
+    users: &Path,
+    folder: &Path,
+    own: &Path,
+    environment: &Environment,
+    places: &Places,
+) -> io::Result<()> {
+    let opened = open_itself(folder, OFlags::PATH | OFlags::DIRECTORY)?;
+    let below = own.strip_prefix(folder).map_err(io::Error::other)?;
+    let (Some(above), Some(name)) = (below.parent(), below.file_name()) else { return Ok(()) };
+    match open_below(&opened, below, OFlags::PATH) {
+        Err(Errno::NOENT) => {}
+        // Something of the commands stands there, whatever it is.
+        Ok(_) | Err(Errno::LOOP | Errno::NOTDIR) => return Ok(()),
+        Err(errno) => return Err(errno.into()),
     }
-    let Some(above) = own.parent() else { return Ok(()) };
-    fs::create_dir_all(above)?;
+    let mode = Mode::from_raw_mode(DIR_MODE);
+    let parent = make_below(&opened, above, mode)?;
     // What is copied by half never has that name.
-    let begun = above.join(format!(".begun-{}", Uuid::new_v4().simple()));
-    fs::create_dir(&begun)?;
-    let mut done = Ok(());
-    if is_smaller(users, MOST_COPIED, MOST_FILES_COPIED)? {
-        done = copy(users, &begun);
-    }
-    match done {
-        Ok(()) => fs::rename(&begun, own),
+    let begun = format!(".begun-{}", Uuid::new_v4().simple());
+    mkdirat(&parent, &begun, mode)?;
+    match fill(&parent, &begun, Source::find(users, environment, places)) {
+        Ok(()) => Ok(renameat(&parent, &begun, &parent, name)?),
         Err(error) => {
-            remove(&begun)?;
+            remove(&folder.join(above).join(&begun))?;
             Err(error)
         }
     }
 }
 
-/// Copies what is in a directory: directories, files and links. What is not readable is left out, like all else.
-fn copy(from: &Path, to: &Path) -> io::Result<()> {
-    let mut left = vec![(from.to_owned(), to.to_owned())];
-    while let Some((from, to)) = left.pop() {
-        for entry in fs::read_dir(&from)? {
-            let entry = entry?;
-            let (path, copy, kind) = (entry.path(), to.join(entry.file_name()), entry.file_type()?);
-            let copied = if kind.is_dir() {
-                fs::create_dir(&copy)?;
-                left.push((path, copy));
-                Ok(())
-            } else if kind.is_symlink() {
-                std::os::unix::fs::symlink(fs::read_link(&path)?, &copy)
-            } else if kind.is_file() {
-                fs::copy(&path, &copy).map(drop)
-            } else {
-                Ok(())
-            };
-            match copied {
-                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
-                copied => copied?,
-            }
-        }
+fn fill(parent: &OwnedFd, begun: &str, source: io::Result<Option<Source>>) -> io::Result<()> {
+    let Some(source) = source? else { return Ok(()) };
+    if !source.is_small()? {
+        return Ok(());
     }
-    Ok(())
+    source.copy_to(&open_below(parent, Path::new(begun), OFlags::PATH | OFlags::DIRECTORY)?)
 }
 
 /// Tells whether a directory takes less room than this. Commands may write there meanwhile.
@@ -208,29 +210,128 @@ fn remove(folder: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
     use super::*;
+    use crate::sandbox::Place;
+
+    fn write(at: &Path, text: &str) {
+        fs::create_dir_all(at.parent().unwrap()).unwrap();
+        io::Write::write_all(&mut fs::File::create(at).unwrap(), text.as_bytes()).unwrap();
+    }
+
+    /// A home with a cache of uv, a secret, and the directory of a teammate that works in `home/web`.
+    struct Scene {
+        _scratch: tempfile::TempDir,
+        root: PathBuf,
+        places: Places,
+    }
+
+    impl Scene {
+        fn new() -> Self {
+            let scratch = tempfile::tempdir().unwrap();
+            let root = scratch.path().canonicalize().unwrap();
+            write(&root.join("home/.cache/uv/deep/file"), "one");
+            write(&root.join("home/.ssh/id"), "key");
+            fs::create_dir_all(root.join("home/web")).unwrap();
+            fs::create_dir_all(root.join("own/cache")).unwrap();
+            let places = Places {
+                workspace: Place::of_this_call(root.join("home/web")),
+                homes: vec![root.join("home")],
+                secrets: vec![root.join("home/.ssh"), root.join("home/.cache/uv/deep/hidden")].into(),
+                ..Places::default()
+            };
+            Self { _scratch: scratch, root, places }
+        }
+
+        /// Begins again, with a variable or more.
+        fn tell(&self, variables: &[(&str, &str)]) -> Environment {
+            let mut environment = Environment::default();
+            environment.set("HOME", &self.root.join("home").to_string_lossy());
+            for (name, value) in variables {
+                environment.set(name, &self.root.join(value).to_string_lossy());
+            }
+            let sandbox = Sandbox { mode: SandboxMode::WorkspaceWrite, ..Sandbox::default() };
+            tell(&mut environment, &sandbox, &self.places, &self.root.join("own"));
+            environment
+        }
+
+        fn own(&self, path: &str) -> Option<String> {
+            fs::read_to_string(self.root.join("own/cache").join(path)).ok()
+        }
+    }
 
     #[test]
-    fn a_cache_begins_as_a_copy_once_and_a_large_one_empty() {
-        let scratch = tempfile::tempdir().unwrap();
-        let root = scratch.path();
-        fs::create_dir_all(root.join("users/deep")).unwrap();
-        let write = |at: &str, text: &str| {
-            io::Write::write_all(&mut fs::File::create(root.join(at)).unwrap(), text.as_bytes()).unwrap();
-        };
-        write("users/deep/file", "one");
-        std::os::unix::fs::symlink("/etc/passwd", root.join("users/link")).unwrap();
-        let own = root.join("own/tool");
-        begin_with(&root.join("users"), &own).unwrap();
-        assert_eq!(fs::read_to_string(own.join("deep/file")).unwrap(), "one");
-        assert!(own.join("link").is_symlink());
-        write("users/deep/file", "two");
-        begin_with(&root.join("users"), &own).unwrap();
-        assert_eq!(fs::read_to_string(own.join("deep/file")).unwrap(), "one", "it is its own by now");
-        assert!(!is_smaller(&root.join("users"), 1, 100).unwrap());
-        assert!(!is_smaller(&root.join("users"), 1 << 20, 1).unwrap());
-        assert!(is_smaller(&root.join("users"), 1 << 20, 100).unwrap());
-        assert_eq!(fs::read_dir(root.join("own")).unwrap().count(), 1, "nothing else is left");
+    fn a_cache_begins_as_a_copy_once_without_secrets_and_no_link_is_followed() {
+        let scene = Scene::new();
+        let users = scene.root.join("home/.cache/uv");
+        write(&users.join("deep/hidden"), "key");
+        fs::hard_link(scene.root.join("home/.ssh/id"), users.join("deep/other")).unwrap();
+        symlink(scene.root.join("home/.ssh/id"), users.join("link")).unwrap();
+        let mut scene = scene;
+        scene.places.secrets = vec![scene.root.join("home/.ssh/id"), users.join("deep/hidden")].into();
+        scene.tell(&[]);
+        assert_eq!(scene.own("uv/deep/file").as_deref(), Some("one"));
+        assert!(scene.root.join("own/cache/uv/link").is_symlink());
+        assert_eq!((scene.own("uv/deep/hidden"), scene.own("uv/deep/other")), (None, None));
+        write(&users.join("deep/file"), "two");
+        scene.tell(&[]);
+        assert_eq!(scene.own("uv/deep/file").as_deref(), Some("one"), "it is its own by now");
+        assert_eq!(fs::read_dir(scene.root.join("own/cache")).unwrap().count(), 1, "nothing else is left");
+        assert!(!is_smaller(&users, 1, 100).unwrap());
+        assert!(!is_smaller(&users, 1 << 20, 1).unwrap());
+        assert!(is_smaller(&users, 1 << 20, 100).unwrap());
+    }
+
+    #[test]
+    fn nothing_is_copied_from_where_a_teammate_writes_or_from_behind_a_link() {
+        let mut scene = Scene::new();
+        let work = scene.root.join("home/web");
+        fs::create_dir_all(work.join(".cache")).unwrap();
+        symlink(scene.root.join("home/.ssh"), work.join(".cache/pip")).unwrap();
+        let told = scene.tell(&[("PIP_CACHE_DIR", "home/web/.cache/pip")]);
+        assert_eq!(told.path("PIP_CACHE_DIR"), Some(work.join(".cache/pip")), "it is used as it is");
+        assert_eq!(scene.own("pip/id"), None);
+        // Of another teammate, of the user, outside of the home, and around where a teammate writes.
+        fs::create_dir_all(scene.root.join("home/api")).unwrap();
+        symlink("../.ssh", scene.root.join("home/api/npm")).unwrap();
+        write(&scene.root.join("home/lib/yarn/in/file"), "x");
+        scene.places.territory = vec![scene.root.join("home/api"), scene.root.join("home/lib/yarn/in")];
+        symlink(".ssh", scene.root.join("home/linked")).unwrap();
+        write(&scene.root.join("outside/file"), "x");
+        scene.tell(&[
+            ("npm_config_cache", "home/api/npm"),
+            ("YARN_CACHE_FOLDER", "home/lib/yarn"),
+            ("DENO_DIR", "home/linked"),
+            ("PDM_CACHE_DIR", "outside"),
+            ("PRE_COMMIT_HOME", "home/.ssh"),
+            ("COMPOSER_CACHE_DIR", "home/api/../.ssh"),
+        ]);
+        for tool in ["npm", "yarn", "deno", "pdm", "pre-commit", "composer"] {
+            let begun = scene.root.join("own/cache").join(tool);
+            assert_eq!(fs::read_dir(&begun).map(Iterator::count).ok(), Some(0), "{tool}");
+        }
+        assert_eq!(scene.own("uv/deep/file").as_deref(), Some("one"));
+    }
+
+    #[test]
+    fn a_link_that_a_command_has_put_in_the_place_of_a_cache_leads_nowhere() {
+        let scene = Scene::new();
+        let target = scene.root.join("home/target");
+        fs::create_dir_all(target.join("node")).unwrap();
+        write(&scene.root.join("home/.cache/node/corepack/file"), "x");
+        let folder = scene.root.join("own");
+        let keeps = Keeps::Checks { folder: folder.clone(), of: "1 1".to_owned() };
+        let team = TeamDir::open(&scene.root.join("home/web")).unwrap();
+        fs::remove_dir(folder.join("cache")).unwrap();
+        symlink(&target, folder.join("cache")).unwrap();
+        keeps.make(&Environment::default(), &team).unwrap();
+        assert!(!folder.join("cache").is_symlink());
+        symlink(target.join("node"), folder.join("cache/node")).unwrap();
+        symlink(target.join("uv"), folder.join("cache/uv")).unwrap();
+        scene.tell(&[]);
+        assert_eq!(fs::read_dir(&target).unwrap().count(), 1);
+        assert_eq!(fs::read_dir(target.join("node")).unwrap().count(), 0);
     }
 
     #[test]

@@ -6,12 +6,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use rustix::fs::{Mode, OFlags};
 use teamd_shared::environment::Environment;
 use teamd_shared::member::{Agent, Bounds, Gate, Sandbox, SandboxMode};
 use teamd_shared::message::IdleReason;
 use teamd_shared::name::Name;
+use teamd_shared::place::{make_below, open_itself};
 use teamd_shared::sandbox::{Namespaces, Promise};
-use teamd_shared::team_dir::TeamDir;
+use teamd_shared::team_dir::{DIR_MODE, TeamDir};
 use teamd_shared::transcript::Usage;
 use tokio::time::{Duration, Instant, sleep_until};
 
@@ -131,7 +133,7 @@ impl Toolbox {
             )
             .map_err(anyhow::Error::msg)?;
         if let Some(state) = &state {
-            caches::tell(&mut config.environment, &config.sandbox, state);
+            caches::tell(&mut config.environment, &config.sandbox, &places, state);
         }
         let (background, gate) = (Background::default(), None);
         let meter = Meter::default();
@@ -168,7 +170,9 @@ impl Toolbox {
         for (variable, folder) in STATE_VARIABLES {
             let Some(state) = &self.places.state else { continue };
             let path = state.path.join(folder);
-            std::fs::create_dir_all(&path)?;
+            // The agent writes there: a link of its own must not have this process write elsewhere.
+            let above = open_itself(&state.path, OFlags::PATH | OFlags::DIRECTORY)?;
+            make_below(&above, Path::new(folder), Mode::from_raw_mode(DIR_MODE))?;
             environment.set(variable, &path.to_string_lossy());
         }
         Ok(environment)

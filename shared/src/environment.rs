@@ -51,7 +51,14 @@ fn is_bound(name: &[u8]) -> bool {
 }
 
 /// The setting of `git` that names directories of another owner in which it works all the same.
-const SAFE_DIRECTORY: &str = "safe.directory";
+pub const SAFE_DIRECTORY: &str = "safe.directory";
+
+/// Tells whether a variable is of the settings that [`Environment::of_self`] leaves: `git` fails if one of them is missing.
+fn is_of_settings(name: &[u8]) -> bool {
+    let is_number = |rest: &[u8]| !rest.is_empty() && rest.iter().all(u8::is_ascii_digit);
+    let mut numbered = [&b"GIT_CONFIG_KEY_"[..], b"GIT_CONFIG_VALUE_"].into_iter();
+    name == b"GIT_CONFIG_COUNT" || numbered.any(|begin| name.strip_prefix(begin).is_some_and(is_number))
+}
 
 /// What toolchains, agents and programs of a shell need: whole names, or beginnings that end in `_`, separated by blanks.
 const NEEDED: &str = "PATH HOME USER LOGNAME SHELL PWD OLDPWD SHLVL HOSTNAME HOSTTYPE OSTYPE MACHTYPE LANG LANGUAGE LC_ LOCALE_ARCHIVE LOCPATH TERM TERM_PROGRAM TERMINFO TERMINFO_DIRS \
@@ -69,7 +76,13 @@ const NEEDED: &str = "PATH HOME USER LOGNAME SHELL PWD OLDPWD SHLVL HOSTNAME HOS
     GIT_ SSL_CERT_FILE SSL_CERT_DIR CURL_CA_BUNDLE REQUESTS_CA_BUNDLE HTTP_PROXY HTTPS_PROXY FTP_PROXY ALL_PROXY NO_PROXY ANTHROPIC_ OPENAI_ CLAUDE_ CODEX_ GEMINI_ SSH_ASKPASS";
 
 /// What is not needed although it begins so: it can hold a login.
-const NOT_NEEDED: &str = "GIT_HTTP_ CARGO_HTTP_ NPM_CONFIG__ NPM_CONFIG_//";
+const NOT_NEEDED: &str = "GIT_HTTP_ CARGO_HTTP_ NPM_CONFIG__ NPM_CONFIG_// ANTHROPIC_CUSTOM_HEADERS";
+
+/// What the name of a variable ends in that holds options of a program.
+const OPTIONS: &str = "_OPTS _OPTIONS _ARGS _FLAGS";
+
+/// What such an option says that is a login.
+const OPTIONS_OF_LOGINS: &str = "pass secret token key pw credential auth";
 
 /// What the name of a variable ends in that says where something lies.
 const PLACES: &str = "_HOME _ROOT _DIR _PATH _PREFIX";
@@ -131,8 +144,9 @@ impl Environment {
     pub fn part(&mut self, handed_on: &[String]) {
         let all = std::mem::take(&mut self.variables).into_iter().chain(std::mem::take(&mut self.secrets));
         let is_named = |name: &[u8]| handed_on.iter().any(|named| named.as_bytes() == name);
+        let is_free = |name: &[u8]| is_named(name) || is_of_settings(name);
         let stays = |name: &[u8], value: &[u8]| {
-            is_model_key(name) || !is_named(name) && (is_secret(name) || !is_needed(name, value))
+            is_model_key(name) || !is_free(name) && (is_secret(name) || !is_needed(name, value))
         };
         (self.secrets, self.variables) = all.partition(|(name, value)| stays(name, value));
     }
@@ -206,19 +220,28 @@ pub(crate) fn is_model_key(name: &[u8]) -> bool {
 /// Tells whether a toolchain needs a variable: by its name, and by its value where that could hold a login.
 fn is_needed(name: &[u8], value: &[u8]) -> bool {
     let (name, value) = (String::from_utf8_lossy(name).to_ascii_uppercase(), String::from_utf8_lossy(value));
-    // `http://user:password@host`, wherever it stands.
-    let has_login = value.split("://").skip(1).any(|rest| {
-        let authority = rest.split(['/', '?', '#', ' ', ',', '|']).next().unwrap_or_default();
-        authority.rsplit_once('@').is_some_and(|(user, _)| !user.is_empty())
-    });
+    let ends = |endings: &str| endings.split_whitespace().any(|end| name.ends_with(end));
+    let lower = value.to_ascii_lowercase();
+    let says = |words: &str| words.split_whitespace().any(|word| lower.contains(word));
+    let has_login = has_login(&value)
+        || ends("_PROXY") && value.contains('@')
+        || ends(OPTIONS) && says(OPTIONS_OF_LOGINS);
     let is_one_of = |list: &str| {
         let mut known = list.split_whitespace();
         known.any(|known| name == known || known.ends_with(['_', '/']) && name.starts_with(known))
     };
-    let is_place = || value.starts_with('/') && PLACES.split_whitespace().any(|end| name.ends_with(end));
+    let is_place = || value.starts_with('/') && ends(PLACES);
     let is_harmless = || HARMLESS.split_whitespace().any(|harmless| harmless == name);
     // A shell says in `_` which program it has started.
     !has_login && !is_one_of(NOT_NEEDED) && (name == "_" || is_one_of(NEEDED) || is_harmless() || is_place())
+}
+
+/// Tells whether a text has `http://user:password@host`, wherever it stands: a password can have any character but a blank.
+fn has_login(text: &str) -> bool {
+    text.split_whitespace().any(|word| {
+        let mut rests = word.split("://").skip(1);
+        rests.any(|rest| rest.find('@').is_some_and(|at| at > 0))
+    })
 }
 
 /// Beside those that are used here, what other services' keys are called.
@@ -333,6 +356,10 @@ mod tests {
         let mut expected = of(&chosen);
         expected.extend(of(&safe));
         assert_eq!(environment.variables, expected);
+        environment.part(&[]);
+        let kept = |name: &str| environment.variables.iter().any(|(known, _)| known == name.as_bytes());
+        assert!(["GIT_CONFIG_COUNT", "GIT_CONFIG_KEY_0", "GIT_CONFIG_VALUE_0"].into_iter().all(kept));
+        assert_eq!(environment.safe_directories(), [b"*".to_vec()]);
         let listed =
             std::process::Command::new("git").args(["rev-parse", "--local-env-vars"]).output().unwrap();
         for name in listed.stdout.split(|&byte| byte == b'\n').filter(|name| !name.is_empty()) {
@@ -345,11 +372,13 @@ mod tests {
         let withheld = "AWS_ACCESS_KEY_ID=AKIA STRIPE_SK=sk TWILIO_SID=AC DATABASE_URL=postgres://u:p@h/d REDIS_URL=redis://h MONGODB_URI=m \
             SENTRY=s PGUSER=u LDAP_BIND=x FOO=1 KUBECONFIG=/k AWS_PROFILE=p BUNDLE_GITHUB__COM=t NIX_CONFIG=t \
             HTTPS_PROXY=http://u:p@h:1 PIP_INDEX_URL=https://u:p@h/ GOPROXY=https://h,https://t@h \
+            HTTP_PROXY=joe:hunter2@proxy:3128 ALL_PROXY=http://u:p/w@h:1 npm_config_registry=https://u:p?w#x@h/ \
+            ANTHROPIC_CUSTOM_HEADERS=Authorization:b MAVEN_OPTS=-Dpw=x JAVA_TOOL_OPTIONS=-Djavax.net.ssl.keyStorePass=x \
             APP_HOME=x DEPLOY_PATH=secret GOOGLE_CLOUD_PROJECT=x https_proxy=http://u:p@h CARGO_HTTP_PROXY=x ENV=x";
         let needed = "PATH=/b HOME=/h LANG=C LC_ALL=C TERM=x TZ=U CARGO_HOME=/c CARGO_TARGET_DIR=t RUST_LOG=d RUSTFLAGS=-g PYTHONPATH=p \
             NODE_ENV=t NODE_OPTIONS=o npm_config_cache=/c JAVA_HOME=/j GOFLAGS=-v XDG_DATA_HOME=/d https_proxy=http://h:1 NO_PROXY=h MY_HOME=/x \
             PIP_INDEX_URL=https://h/simple GIT_AUTHOR_NAME=a GIT_SSH_COMMAND=ssh TEAM_MODEL=script SSH_AUTH_SOCK=/s CC=gcc CI=1 \
-            ANTHROPIC_BASE_URL=http://h VIRTUAL_ENV=/v";
+            ANTHROPIC_BASE_URL=http://h VIRTUAL_ENV=/v MAVEN_OPTS=-Xmx1g JAVA_TOOL_OPTIONS=-Dfile.encoding=UTF-8 GIT_AUTHOR_EMAIL=u@h";
         let of = |text: &str| -> Vec<(Vec<u8>, Vec<u8>)> {
             let pairs = text.split_whitespace().map(|it| it.split_once('=').unwrap());
             pairs.map(|(name, value)| (name.into(), value.into())).collect()

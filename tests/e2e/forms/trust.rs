@@ -60,6 +60,23 @@ fn a_repository_of_another_account_works_where_the_user_calls_it_safe() {
 }
 
 #[test]
+fn a_repository_of_another_account_works_where_variables_call_it_safe() {
+    let Some(who) = User::at_hand().into_iter().find(|who| *who == User::Root) else { return };
+    let variables = [("COUNT", "1"), ("KEY_0", "safe.directory"), ("VALUE_0", "*")];
+    let team = team(who, "", "chmod -R a+rwX .git .; chown -R 65534:65534 .git .");
+    let team =
+        variables.iter().fold(team, |team, (name, value)| team.with(&format!("GIT_CONFIG_{name}"), value));
+    team.teamctl(["spawn", "bob"]).ok();
+    let results = team.does("bob", "/bash git status --short --branch && git config --get safe.directory");
+    assert_eq!(results[0]["is_error"], false, "{results:?}");
+    team.teamctl(["spawn", "alice", "--checkout", "--auto"]).ok();
+    add(&team, &["one", "--description", "/bash echo 1 > one; git add one; git commit -qm one"]);
+    until(&team, 1, "completed");
+    team.teamctl(["land"]).ok();
+    assert!(team.made("one"));
+}
+
+#[test]
 fn a_lock_that_a_killed_git_has_left_goes_and_one_that_a_person_holds_stays() {
     let team = team(
         User::Ordinary,

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
-use teamd_shared::environment::Environment;
+use teamd_shared::environment::{Environment, SAFE_DIRECTORY};
 
 /// What a `git` is for. That decides whose configuration, attributes and programs it believes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,10 +27,16 @@ impl Kind {
         self.order_path(&mut environment, theirs);
         self.set().iter().for_each(|(name, value)| environment.set(name, value));
         let settings = self.settings();
-        environment.set("GIT_CONFIG_COUNT", &settings.len().to_string());
+        // The other kind is told of them by the scripts, for the repositories that it enters.
+        let safe = if self == Self::Judges { of.safe_directories() } else { Vec::new() };
+        environment.set("GIT_CONFIG_COUNT", &(settings.len() + safe.len()).to_string());
         for (number, (key, value)) in settings.iter().enumerate() {
             environment.set(&format!("GIT_CONFIG_KEY_{number}"), key);
             environment.set(&format!("GIT_CONFIG_VALUE_{number}"), value);
+        }
+        for (number, directory) in (settings.len()..).zip(safe) {
+            environment.set(&format!("GIT_CONFIG_KEY_{number}"), SAFE_DIRECTORY);
+            environment.variables.push((format!("GIT_CONFIG_VALUE_{number}").into(), directory));
         }
         environment
     }
@@ -145,7 +151,11 @@ mod tests {
             environment.set(name, "/theirs");
         }
         environment.secrets.push((b"A_TOKEN".to_vec(), b"x".to_vec()));
+        for (name, value) in [("COUNT", "1"), ("KEY_0", "safe.directory"), ("VALUE_0", "/shared")] {
+            environment.set(&format!("GIT_CONFIG_{name}"), value);
+        }
         let judges = Kind::Judges.variables(&environment, &[]);
+        assert_eq!(judges.safe_directories(), [b"/shared".to_vec()]);
         let has = |of: &Environment, name: &str| of.value(name).as_deref() == Some("/theirs");
         assert!(has(&judges, "GIT_CONFIG_GLOBAL") && has(&judges, "GNUPGHOME") && judges.secrets.is_empty());
         assert!(!["GIT_DIR", "GIT_INDEX_FILE", "GIT_CONFIG_PARAMETERS"].iter().any(|it| has(&judges, it)));

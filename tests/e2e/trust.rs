@@ -27,11 +27,11 @@ fn starting_needs_trust_and_reading_says_what_is_ignored() {
     assert_eq!(error["error"]["candidates"], json!(["members.alice.sandbox.mode = \"off\""]));
     assert_eq!(team.member("alice"), Value::Null);
     let status = team.teamctl(["status"]).ok();
-    assert_eq!(status.stderr.matches("do not count").count(), 1, "{status:?}");
+    assert_eq!(status.stderr.matches("without effect").count(), 1, "{status:?}");
     team.trust();
     team.teamctl(["spawn", "alice"]).ok();
     assert_eq!(team.member("alice")["sandbox"]["mode"], "off");
-    assert!(!team.teamctl(["status"]).ok().stderr.contains("do not count"));
+    assert!(!team.teamctl(["status"]).ok().stderr.contains("without effect"));
     // What is trusted are the values, and no others.
     team.write("team.toml", &format!("# a comment\nmax_turns = 9\n{OFF}"));
     team.teamctl(["spawn", "bob"]).ok();
@@ -41,6 +41,20 @@ fn starting_needs_trust_and_reading_says_what_is_ignored() {
     team.teamd(["trust", "--revoke"]).ok();
     team.write("team.toml", OFF);
     team.teamctl(["spawn", "carol"]).exits(3);
+}
+
+#[test]
+fn what_reaches_no_command_is_said_once_and_not_whenever_a_teammate_begins() {
+    let team = Team::started().with("SOME_DATABASE", "x");
+    let spawn = |options: &[&str]| {
+        let spawned = team.teamctl([&["spawn", "alice"], options].concat()).ok();
+        spawned.stderr.contains("reach no command")
+    };
+    assert!(spawn(&[]));
+    team.teamctl(["shutdown", "alice"]).ok();
+    assert!(!spawn(&["--resume"]));
+    team.teamctl(["shutdown", "alice"]).ok();
+    assert!(!spawn(&[]));
 }
 
 #[test]

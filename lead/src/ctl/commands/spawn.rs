@@ -88,7 +88,9 @@ pub(super) async fn spawn(
         format!("{name} is {} (pid {pid}, incarnation {incarnation})", status.as_str()),
     )?;
     let told = print_notes(context, dir, name, is_built_in);
-    let told = told.and_then(|()| note_withheld(context, dir, name, withheld));
+    // A later incarnation has been told.
+    let told = told
+        .and_then(|()| if incarnation == 1 { note_withheld(context, dir, name, withheld) } else { Ok(()) });
     if let Err(error) = told {
         context.out.note(format_args!("what else is to be said of {name} cannot be read: {error}"));
         context.out.hint(format_args!("`teamctl status {name}` shows it"));

@@ -216,6 +216,31 @@ fn work_that_is_nowhere_else_is_never_lost() {
 }
 
 #[test]
+fn what_the_user_has_moved_or_removed_since_is_no_work_of_a_teammate() {
+    let own = "git init -q -b main ../up; (cd ../up; git commit -q --allow-empty -m u1; git branch topic; git branch moves; git tag light; git tag -a -m a heavy); \
+         git remote add up ../up; git fetch -q --tags up";
+    let team = team(User::at_hand()[0], "", own);
+    team.teamctl(["spawn", "alice", "--checkout"]).ok();
+    let moved = "(cd ../up; git checkout -q --detach; git commit -q --amend --allow-empty -m u2; git tag -f light; git tag -f -a -m b heavy; git branch -q -D topic; \
+         git branch -q -f moves HEAD; git branch -q -f main HEAD); git fetch -q --force --prune --tags up";
+    user(&team, moved);
+    team.teamctl(["spawn", "bob", "--checkout"]).ok();
+    for name in ["alice", "bob"] {
+        team.teamctl(["shutdown", name]).ok();
+    }
+    let at = checkout(&team, "alice");
+    let in_it = |script: &str| user(&team, &format!("cd {}; {script}", at.display()));
+    assert_eq!(in_it("git log -1 --format=%s up/topic"), "u1");
+    // One that the teammate has moved itself is told.
+    in_it("git tag -f light $(git commit-tree -m mine HEAD^{tree})");
+    let refused = team.teamctl(["forget", "alice"]).exits(7);
+    assert!(refused.stderr.contains("tags that are nowhere else: light"), "{refused:?}");
+    in_it("git tag -f light up/topic");
+    team.teamctl(["forget", "alice"]).ok();
+    assert!(!at.exists());
+}
+
+#[test]
 fn the_lead_is_told_of_work_that_could_not_be_saved() {
     let team = team(User::at_hand()[0], "", "");
     team.teamctl(["spawn", "alice", "--checkout"]).ok();

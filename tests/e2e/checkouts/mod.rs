@@ -1,6 +1,7 @@
 //! Checkouts: a teammate works in a clone of its own, and `git` at its hands is hostile. Each test as root and as a user.
 
 mod broken_off;
+mod landing;
 mod loss;
 mod making;
 mod malice;

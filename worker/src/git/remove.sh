@@ -2,18 +2,25 @@
 enter
 next="\`teamctl forget $T_NAME --discard\` removes it anyway"
 refuse_uncommitted "$next"
-git for-each-ref --format='%(objectname)' >"$TMPDIR/own"
+# What was copied from the user is no work of the teammate: the user's own branches and tags may have moved since, or be gone.
+git for-each-ref --format='%(objectname) %(refname)' | sed '/^[^ ]* refs\/\(remotes\|tags\)\//d; s/ .*//' >"$TMPDIR/own"
 git rev-parse --verify --quiet HEAD >>"$TMPDIR/own" || true
 if git show-ref --quiet --verify refs/stash; then
     git rev-list --walk-reflogs refs/stash >>"$TMPDIR/own"
 fi
 mapfile -t own <"$TMPDIR/own"
-commits=$(unsaved "${own[@]}")
+commits=
+[ "${#own[@]}" = 0 ] || commits=$(unsaved "${own[@]}")
 [ -z "$commits" ] ||
     refuse "$T_WRITES has commits that are not integrated or saved: $(paste -sd, <<<"$commits" | sed 's/,/, /g')" "$next"
 tags() { git "$@" for-each-ref --format='%(refname:short) %(objectname)' refs/tags | sort; }
 tags --git-dir="$team" >"$TMPDIR/saved"
 tags=$(tags --git-dir="$GIT_DIR" | comm -23 - "$TMPDIR/saved" | cut -d ' ' -f 1 | first 5)
+git --git-dir="$team" for-each-ref --format='%(refname:lstrip=2)' refs/tags | LC_ALL=C sort >"$TMPDIR/saved"
+git for-each-ref --format='%(objectname) %(refname:lstrip=2)' refs/tags >"$TMPDIR/tags"
+# One that the user has moved is saved as long as the team repository has its object.
+git --git-dir="$team" cat-file --batch-check='here %(rest)' <"$TMPDIR/tags" | sed -n 's/^here //p' | LC_ALL=C sort | LC_ALL=C comm -12 - "$TMPDIR/saved" >"$TMPDIR/kept"
+tags=$(cut -d ' ' -f 2 "$TMPDIR/tags" | LC_ALL=C sort | LC_ALL=C comm -23 - "$TMPDIR/kept" | first 5)
 [ -z "$tags" ] ||
     refuse "$T_WRITES has tags that are nowhere else: $(paste -sd, <<<"$tags" | sed 's/,/, /g')" "$next"
 # Nor may a submodule have what no copy of the user has. Its settings are not read: git sees a copy of its references.

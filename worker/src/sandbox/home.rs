@@ -91,13 +91,17 @@ impl Home {
             let path = entry.path();
             self.there.insert(path.clone());
             let is_split = SPLIT.iter().any(|split| OsStr::new(split) == name);
+            let is_link = entry.file_type()?.is_symlink();
             if SEEN.split_whitespace().any(|seen| OsStr::new(seen) == name) {
+                if is_link {
+                    self.seen.extend(target_of_seen(&path, folder, places));
+                }
                 continue;
             }
             if needed.iter().any(|needed| path.starts_with(needed)) {
                 continue;
             }
-            let Some(real) = real(&path, entry.file_type()?.is_symlink(), folder, places) else { continue };
+            let Some(real) = real(&path, is_link, (folder, needed), places) else { continue };
             if is_split {
                 self.seen.extend(parts(&real, &name));
             }
@@ -127,9 +131,16 @@ impl Home {
     }
 }
 
-/// Returns where a dot file or dot folder lies; none if it is a link that leads to what nothing has to be hidden of: out of the home,
-/// to what the link lies in, or to where teammates work.
-fn real(path: &Path, is_link: bool, home: &Path, places: &Places) -> Option<PathBuf> {
+/// Where links of many homes lead though no program keeps anything there: the machine's, and what is below.
+const OF_THE_MACHINE: &str =
+    "/bin /boot /dev /etc /gnu /lib /lib32 /lib64 /nix /opt /proc /run /sbin /snap /sys /usr";
+
+/// The same, but not what is below.
+const AROUND: &str = "/ /home /media /mnt /root /srv /tmp /var /var/lib /var/tmp";
+
+/// Returns where a dot file or dot folder lies; none if it is a link that leads to what nothing has to be hidden of: to the machine's,
+/// to what the home or something needed lies in, or to where teammates work.
+fn real(path: &Path, is_link: bool, (home, needed): (&Path, &[PathBuf]), places: &Places) -> Option<PathBuf> {
     if !is_link {
         return Some(path.to_owned());
     }
@@ -138,8 +149,28 @@ fn real(path: &Path, is_link: bool, home: &Path, places: &Places) -> Option<Path
         return None;
     }
     let real = path.canonicalize().ok()?;
-    let is_worked_in = places.is_writable(&real) || places.workspace.path.starts_with(&real);
-    (real.starts_with(home) && real != home && !is_worked_in).then_some(real)
+    if places.is_writable(&real) || places.workspace.path.starts_with(&real) || home.starts_with(&real) {
+        return None;
+    }
+    if real.starts_with(home) {
+        return Some(real);
+    }
+    let is_of_the_machine = OF_THE_MACHINE.split_whitespace().any(|it| real.starts_with(it))
+        || AROUND.split_whitespace().any(|it| real == Path::new(it));
+    let mut kept = needed.iter().chain(&places.homes).chain(&places.programs).chain(&places.tools);
+    let is_needed = kept.any(|it| it.starts_with(&real)) || needed.iter().any(|it| real.starts_with(it));
+    (!is_of_the_machine && !is_needed).then_some(real)
+}
+
+/// Returns where a link of the user leads from what is seen, within the home: what lies there can be hidden by its own name. What is
+/// secret stays hidden.
+fn target_of_seen(link: &Path, home: &Path, places: &Places) -> Option<PathBuf> {
+    if places.territory.iter().any(|above| link.starts_with(above)) {
+        return None;
+    }
+    let real = link.canonicalize().ok()?;
+    let is_secret = places.secrets.paths().ok()?.iter().any(|secret| real.starts_with(secret));
+    (real.starts_with(home) && real != home && !is_secret).then_some(real)
 }
 
 /// Returns what is seen of a folder that is there.
@@ -272,8 +303,39 @@ mod tests {
             symlink(to, root.join("home").join(from)).unwrap();
         }
         symlink(root.join("system"), root.join("home/.system")).unwrap();
-        assert_eq!(looked(&root, "home/web", &[]).0, ["home/dot/app"]);
-        assert_eq!(looked(&root, "work", &[]).0, ["home/dot/app", "home/web"]);
+        symlink("/dev/null", root.join("home/.none")).unwrap();
+        assert_eq!(looked(&root, "home/web", &[]).0, ["home/dot/app", "system"]);
+        assert_eq!(looked(&root, "work", &[]).0, ["home/dot/app", "home/web", "system"]);
+        for needed in ["system", "system/below"] {
+            assert_eq!(looked(&root, "work", &[needed]).0, ["home/dot/app", "home/web"], "{needed}");
+        }
+    }
+
+    #[test]
+    fn what_is_seen_is_seen_where_a_link_of_the_user_leads_but_no_secret_is() {
+        let (_scratch, root) = scratch(&["home/.dotfiles/cargo", "home/.dotfiles/keys", "home/.ssh", "work"]);
+        fs::write(root.join("home/.dotfiles/gitconfig"), "x").unwrap();
+        fs::write(root.join("home/.ssh/id"), "x").unwrap();
+        for (to, from) in
+            [(".dotfiles/gitconfig", ".gitconfig"), (".dotfiles/cargo", ".cargo"), (".ssh/id", ".profile")]
+        {
+            symlink(to, root.join("home").join(from)).unwrap();
+        }
+        let places = Places {
+            homes: vec![root.join("home")],
+            workspace: Place::of_this_call(root.join("work")),
+            secrets: vec![root.join("home/.ssh")].into(),
+            ..Places::default()
+        };
+        let seen = |places: &Places| {
+            let mut seen = Home::look(places, &[]).seen;
+            seen.sort();
+            seen
+        };
+        let both = ["home/.dotfiles/cargo", "home/.dotfiles/gitconfig"].map(|path| root.join(path));
+        assert_eq!(seen(&places), both);
+        let theirs = Places { territory: vec![root.join("home")], ..places };
+        assert_eq!(seen(&theirs), [PathBuf::new(); 0], "a command can have made them");
     }
 
     #[test]

@@ -60,6 +60,32 @@ fn what_is_hidden_by_name_is_read_by_no_command_and_no_file_tool() {
 }
 
 #[test]
+fn a_linked_dot_file_is_read_where_it_lies_and_what_lies_beside_that_is_not() {
+    for case @ Case { with, user } in cases(&With::EACH) {
+        let team = Team::of(user);
+        for folder in [".dotfiles/cargo", "../outside"] {
+            team.make_dir(&format!("../home/{folder}"));
+        }
+        for file in [".dotfiles/gitconfig", ".dotfiles/key", ".dotfiles/cargo/config.toml", "../outside/key"]
+        {
+            team.write(&format!("../home/{file}"), "hush");
+        }
+        let home = team.root().parent().unwrap().join("home");
+        for (to, from) in
+            [(".dotfiles/gitconfig", ".gitconfig"), (".dotfiles/cargo", ".cargo"), ("../outside", ".linkapp")]
+        {
+            let at = home.join(from);
+            drop(std::fs::remove_file(&at));
+            std::os::unix::fs::symlink(to, at).unwrap();
+        }
+        let Some(team) = with.confine(team, &[]) else { continue };
+        let tries = "cat ~/.dotfiles/key ~/.linkapp/key 2> /dev/null | grep -q hush && echo BROKEN";
+        let results = said(&team, "alice", &[bash("cat ~/.gitconfig ~/.cargo/config.toml"), bash(tries)]);
+        assert!(!is_broken(&results) && results[0]["content"] == "hushhush", "{case:?} {results:?}");
+    }
+}
+
+#[test]
 fn what_is_hidden_in_a_workspace_is_neither_read_nor_written_nor_moved() {
     for (case, team) in teams(&With::EACH, &["--hidden", "sub/.env", "--hidden", "keys", "--hidden", "later"])
     {

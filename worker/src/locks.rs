@@ -2,7 +2,7 @@
 //! before a job works in a checkout: then no process of the teammate is left.
 //!
 //! A person may work there, too. So a lock goes only if this user owns it, no process that lives can hold it, and, in the user's own tree,
-//! it was made since the teammate exists. A lock is a file that `git` makes with `O_EXCL`, and it does not say whose it is: `git commit`
+//! it was made since the teammate exists, on a file system that no other machine writes to: its processes are not seen here. A lock is a file that `git` makes with `O_EXCL`, and it does not say whose it is: `git commit`
 //! closes it while its editor is open. So each `git` that works in the repository counts as a holder.
 
 use std::ffi::OsStr;
@@ -12,7 +12,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, fstat, openat, stat, statat, unlinkat};
+use rustix::fs::{
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, fstat, openat, stat, statat, statfs, unlinkat,
+};
 use rustix::io::Errno;
 use teamd_shared::place::open_itself;
 use teamd_shared::repository::{Elsewhere, GIT, named_by};
@@ -80,6 +82,13 @@ fn try_remove(tree: &Path, whose: Whose) -> io::Result<()> {
     if matches!(whose, Whose::Users { .. }) && !sees_all_processes() {
         tracing::warn!(
             "{} may be left of a git that was killed; in a container this cannot be seen: remove it if no git runs",
+            first.display()
+        );
+        return Ok(());
+    }
+    if matches!(whose, Whose::Users { .. }) && locks.iter().any(|lock| is_shared(&lock.folder)) {
+        tracing::warn!(
+            "{} may be left of a git that was killed; another machine may hold it: remove it if no git runs there",
             first.display()
         );
         return Ok(());
@@ -168,6 +177,30 @@ fn itself(lock: &Lock) -> rustix::io::Result<(OwnedFd, Stat)> {
     let folder = open_itself(&lock.folder, OFlags::PATH | OFlags::DIRECTORY)?;
     let found = statat(&folder, lock.name.as_slice(), AtFlags::SYMLINK_NOFOLLOW)?;
     Ok((folder, found))
+}
+
+/// File systems that no other machine writes to, by the magic number that `statfs` gives: `include/uapi/linux/magic.h` and statfs(2).
+const LOCAL: [i128; 14] = [
+    0xEF53,      // ext2, ext3, ext4
+    0x5846_5342, // XFS
+    0x9123_683E, // Btrfs
+    0x2FC1_2FC1, // ZFS
+    0xF2F5_2010, // F2FS
+    0xCA45_1A4E, // bcachefs
+    0x0102_1994, // tmpfs
+    0x8584_58F6, // ramfs
+    0x794C_7630, // overlay
+    0x3434,      // NILFS
+    0x3153_464A, // JFS
+    0x4D44,      // FAT
+    0x2011_BAB0, // exFAT
+    0x7366_746E, // NTFS
+];
+
+/// Tells whether another machine may write to the file system of a path. So it is with one that is not known.
+fn is_shared(path: &Path) -> bool {
+    // The numbers have 32 bits, in a field whose type differs between architectures and may be signed.
+    !statfs(path).is_ok_and(|it| LOCAL.contains(&(i128::from(it.f_type) & 0xFFFF_FFFF)))
 }
 
 /// Tells whether each process of the machine can be seen: this is the first process namespace (`pid_namespaces(7)`).
@@ -350,6 +383,16 @@ mod tests {
         remove_stale(&root, Whose::Teammates);
         assert_eq!(there(&root, &LOCKS[..1]), [true]);
         end(holder);
+    }
+
+    #[test]
+    fn a_file_system_that_is_not_known_to_be_local_is_shared() {
+        let (_scratch, root) = repository();
+        assert!(!is_shared(&root));
+        for network in [0x6969, 0x517B, 0xFF53_4D42, 0xFE53_4D42, 0x0102_1997, 0x6573_5546, 0x00C3_6400] {
+            assert!(!LOCAL.contains(&network), "{network:#x}");
+        }
+        assert!(is_shared(Path::new("/proc")) && is_shared(&root.join("none")));
     }
 
     #[test]

@@ -17,13 +17,16 @@ pub(super) fn check(stage: &Stage) -> Checked {
         hold(*count == 1, || format!("the command that leaves {token:?} ran {count} times"))?;
     }
     let members = stage.roster()["members"].as_array().cloned().unwrap_or_default();
-    for name in members.iter().filter_map(|member| member["name"].as_str()) {
-        transcript(stage, name, &counts)?;
+    for member in &members {
+        if let Some(name) = member["name"].as_str() {
+            transcript(stage, name, !member["agent"].is_null(), &counts)?;
+        }
     }
     Ok(())
 }
 
-fn transcript(stage: &Stage, name: &str, counts: &BTreeMap<&str, usize>) -> Checked {
+/// `is_agent`: a program that goes on while its plan waits, so it may answer beside that call.
+fn transcript(stage: &Stage, name: &str, is_agent: bool, counts: &BTreeMap<&str, usize>) -> Checked {
     let text = stage.team.file(&format!("transcript/{name}.jsonl"));
     // A torn tail stays until the next incarnation cuts it off; inside there is none.
     let text = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
@@ -40,7 +43,8 @@ fn transcript(stage: &Stage, name: &str, counts: &BTreeMap<&str, usize>) -> Chec
                 incarnations.push(entry["incarnation"].as_u64().unwrap_or_default());
             }
             "answer" => {
-                hold(open.is_empty(), || format!("{name} answered while {open:?} had no result"))?;
+                let waits = open.values().all(|call| is_agent && call["name"] == "plan_approval");
+                hold(waits, || format!("{name} answered while {open:?} had no result"))?;
                 for block in entry["content"].as_array().into_iter().flatten() {
                     if block["type"] == "tool_use" {
                         open.insert(block["id"].as_str().unwrap_or_default().to_owned(), block.clone());

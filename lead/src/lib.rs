@@ -11,6 +11,7 @@ mod exit_code;
 mod programs;
 mod registered;
 mod teamd;
+mod unwritten;
 
 use clap::{Command, CommandFactory};
 

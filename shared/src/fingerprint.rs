@@ -1,5 +1,5 @@
 //! What protected files are: the names and contents of all files below a directory that match patterns such as `tests/**`. No link
-//! is followed, only regular files are opened, and what cannot be looked at is an error: then nothing is known.
+//! is followed but where a pattern begins with one, only regular files are opened, and what cannot be looked at is an error: then nothing is known.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -17,8 +17,10 @@ use sha2::{Digest, Sha256};
 
 use crate::place::open_itself;
 
+mod links;
 mod lookout;
 
+pub use links::{followed, on_the_way};
 pub use lookout::Lookout;
 
 /// How many names are looked at: more are a mistake in a pattern.
@@ -104,7 +106,7 @@ impl Files {
     /// # Errors
     /// The system's error, or that a pattern cannot be used, or that too many files match: then nothing is known.
     pub fn find(root: &Path, of: &[String]) -> io::Result<Self> {
-        let patterns = Patterns::new(of).map_err(io::Error::other)?;
+        let patterns = Patterns::new(&followed_beneath(root, of)?).map_err(io::Error::other)?;
         let root = open_itself(root, OFlags::PATH | OFlags::DIRECTORY)?;
         let (mut files, mut left, mut looked, mut room) =
             (Self::default(), vec![PathBuf::new()], 1, MOST_BYTES);
@@ -175,6 +177,15 @@ impl Files {
         let new = self.0.keys().filter(|name| added && !before.0.contains_key(*name));
         named(gone.map(|(name, _)| name).chain(new).map(PathBuf::as_path))
     }
+}
+
+/// Returns patterns, and what they are where links below a directory lead.
+///
+/// # Errors
+/// The system's error.
+pub fn followed_beneath(root: &Path, of: &[String]) -> io::Result<Vec<String>> {
+    let opened = open_itself(root, OFlags::PATH | OFlags::DIRECTORY)?;
+    followed(of, |at| links::target_beneath((opened.as_fd(), root), at))
 }
 
 /// Names some of these files; none if there is none.

@@ -194,6 +194,8 @@ pub enum GitReport {
         branch: String,
         /// The commit.
         commit: Option<String>,
+        /// Under which name the user is shown what is integrated: `team/integration`.
+        shown: String,
     },
     /// A branch of the user.
     Landed(Landed),

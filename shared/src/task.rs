@@ -188,6 +188,9 @@ pub struct UserBranch {
     pub name: String,
     /// Its commit.
     pub commit: String,
+    /// Under which name the user is shown what is integrated: `team/integration`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shown: Option<String>,
 }
 
 /// What submitted work waits for.
@@ -310,7 +313,7 @@ pub struct Task {
     pub attempts: u32,
     /// How many may fail.
     pub max_attempts: u32,
-    /// How often the work was not approved.
+    /// How often the work was sent back without a failed check: it conflicts, or was not approved.
     #[serde(default)]
     pub returns: u32,
     /// How often the owner was reminded since its claim.

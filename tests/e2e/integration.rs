@@ -726,6 +726,36 @@ fn what_is_exchanged_while_a_check_runs_is_seen_where_a_pattern_begins_with_no_p
 }
 
 #[test]
+fn what_a_protected_link_leads_to_is_protected_in_commits_and_while_a_check_runs() {
+    let team = team(
+        User::at_hand()[0],
+        "[work]\nprotect = [\"tests/**\", \"link.sh\"]\ncheck = \"bash build.sh; bash tests/t && bash link.sh\"\n",
+        "mkdir -p deep/spec lib; ln -s deep/spec tests; ln -s tests/../lib/one.sh link.sh; ln -s real.sh lib/one.sh; \
+         ln -sf lib/one.sh link.sh; echo exit 1 > deep/spec/t; echo exit 1 > lib/real.sh; echo true > build.sh; git add .; git commit -qm links",
+    );
+    team.teamctl(["spawn", "alice", "--checkout", "--auto"]).ok();
+    let cases = [
+        ("echo exit 0 > deep/spec/t", "deep/spec/t"),
+        ("echo exit 0 > lib/real.sh", "lib/real.sh"),
+        ("rm tests; cp -r deep/spec tests", "tests, tests/t"),
+    ];
+    for (id, (work, touched)) in (1..).zip(cases) {
+        let work = format!("/bash {work}; git add -A; git commit -qm work");
+        add(&team, &["one", "--check", "true", "--max-attempts", "1", "--description", &work]);
+        assert_eq!(until(&team, id, "failed")["result"]["touched_protected"], touched);
+    }
+    for (id, attack) in (4..).zip([
+        "echo exit 0 > deep/spec/t",
+        "mv deep/spec x; mkdir deep/spec; echo exit 0 > deep/spec/t",
+        "echo exit 0 > lib/real.sh",
+    ]) {
+        add(&team, &["build", "--max-attempts", "1", "--description", &builds_with(attack)]);
+        let failed = until(&team, id, "failed");
+        assert_eq!(failed["result"]["check"]["exit"], 1, "{attack}");
+    }
+}
+
+#[test]
 fn a_setup_that_changes_protected_files_before_the_check_is_seen() {
     let team = team(
         User::at_hand()[0],

@@ -297,6 +297,30 @@ fn a_changed_protected_file_is_seen() {
 }
 
 #[test]
+fn what_a_protected_link_leads_to_is_protected_in_place() {
+    let team = Team::new();
+    std::fs::create_dir(team.root().join("spec")).unwrap();
+    std::os::unix::fs::symlink("spec", team.root().join("tests")).unwrap();
+    team.write("spec/t.sh", "exit 1");
+    team.write("team.toml", "[work]\ncheck = 'bash tests/t.sh'\nprotect = ['tests/**']\n");
+    team.trust();
+    team.teamd(["start"]).ok();
+    let id = add(&team, &["make the tests pass", "--description", "/bash echo exit 0 > spec/t.sh"]);
+    auto(&team, "alice");
+    until(&team, id, "in_review");
+    team.teamctl(["approve", &review(&team)]).ok();
+    let touched = until(&team, id, "completed")["result"]["touched_protected"].clone();
+    assert_eq!(touched, "changed since the task was set");
+}
+
+#[test]
+fn an_empty_name_is_for_no_teammate() {
+    let team = team_with("check = 'true'\n");
+    let refused = team.teamctl(["task", "add", "x", "--for", " "]).exits(2).stderr;
+    assert!(refused.contains("is empty"), "{refused}");
+}
+
+#[test]
 fn what_cannot_be_looked_at_is_not_known_to_be_untouched_and_blocks_nothing() {
     let team = Team::new();
     std::fs::create_dir(team.root().join("tests")).unwrap();

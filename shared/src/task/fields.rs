@@ -76,6 +76,10 @@ impl TaskFields {
     /// What is wrong with a field. Fits behind "error: ".
     pub fn create(&self, id: TaskId, by: &str, at: f64) -> Result<Task, String> {
         let subject = self.subject.clone().ok_or("a task needs a subject")?;
+        // It is a variable that is not set, more often than not.
+        if self.reserved_for.as_ref().is_some_and(|who| who.trim().is_empty()) {
+            return Err("`for` is empty: name a teammate or a role, or leave it out".to_owned());
+        }
         let new = Task {
             id,
             subject,

@@ -1,6 +1,7 @@
 //! Names in the user's repository and in the clones of it: none collides, and none is overwritten.
 
-use crate::checkouts::{add, checkout, git, says, team, until, user};
+use crate::checkouts::{REPOSITORY, add, checkout, git, says, team, until, user};
+use crate::support::Team;
 use crate::support::user::User;
 
 const COMMITS: &str = "/bash echo $RANDOM >> w; git add w; git commit -qm w";
@@ -65,6 +66,16 @@ fn a_remote_of_the_user_that_is_called_as_ours_is_left_alone() {
     team.until("the user to be shown", || subject("team-work-2/integration").starts_with("Merge task 2"));
     assert_eq!(subject("team-work/integration"), "theirs");
     assert!(team.teamctl(["land"]).ok().stdout.contains("main is at "));
+    // What is to be done about a conflict has that name.
+    add(&team, &["three", "--description", "/bash echo theirs > a.txt; git commit -qam theirs"]);
+    until(&team, 3, "completed");
+    team.teamctl(["shutdown", "alice"]).ok();
+    user(&team, "echo mine > a.txt; git commit -qam mine");
+    for command in ["land", "sync"] {
+        let refused = team.teamctl([command]).exits(7).stderr;
+        let said = refused.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(said.contains("`git merge team-work-2/integration` on main"), "{said}");
+    }
 }
 
 /// A teammate in place can write each name of the user's repository.
@@ -119,6 +130,24 @@ fn no_symbolic_name_of_the_user_leads_to_a_name_of_the_team() {
     assert_eq!(user(&team, "git rev-parse main"), main);
     team.teamctl(["land"]).ok();
     assert_eq!(user(&team, "git rev-parse main"), git(&team, &["rev-parse", "integration"]));
+}
+
+#[test]
+fn a_team_of_another_repository_takes_no_name_and_one_of_the_same_does() {
+    let first = team(User::Ordinary, "", "");
+    first.teamctl(["spawn", "alice", "--checkout"]).ok();
+    let other = Team::of_the_same_user(&first);
+    user(&other, REPOSITORY);
+    other.teamd(["start"]).ok();
+    let spawned = other.teamctl(["spawn", "bob", "--checkout"]).ok();
+    assert!(!spawned.stderr.contains("is taken"), "{spawned:?}");
+    let same = Team::of_the_same_user(&first);
+    let linked =
+        format!("git -C {} worktree add -q -f {}/linked", first.root().display(), same.root().display());
+    user(&same, &linked);
+    same.teamd(["start"]).ok();
+    let spawned = same.teamctl(["spawn", "carol", "--checkout", "--workspace", "linked"]).ok();
+    assert!(spawned.stderr.contains("is shown as `team-linked/integration`"), "{spawned:?}");
 }
 
 #[test]

@@ -4,12 +4,13 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use teamd_shared::fingerprint::{Baseline, Files, Lookout, Patterns, named};
+use teamd_shared::fingerprint::{Baseline, Files, Lookout, Patterns, followed_beneath, named};
 
 /// The protected files while a check runs. What cannot be looked at is not known to be untouched.
 pub(crate) struct Watch<'a> {
     root: &'a Path,
-    patterns: &'a [String],
+    /// Also what they are where links lead.
+    patterns: Vec<String>,
     before: io::Result<Files>,
     /// Sees that something is exchanged, also if it is put back.
     lookout: io::Result<Option<Lookout>>,
@@ -18,15 +19,18 @@ pub(crate) struct Watch<'a> {
 impl<'a> Watch<'a> {
     /// Looks at them before the first command runs. `sealed`: [`Watch::starts`] are mounted read-only for the commands.
     pub(crate) fn begin(root: &'a Path, patterns: &'a [String], sealed: bool) -> Self {
-        let before = Files::find(root, patterns);
-        let lookout = before.as_ref().map_or(Ok(None), |files| files.look_out(root, patterns, sealed));
+        let followed = followed_beneath(root, patterns);
+        // What cannot be followed cannot be looked at, either.
+        let patterns = followed.unwrap_or_else(|_| patterns.to_vec());
+        let before = Files::find(root, &patterns);
+        let lookout = before.as_ref().map_or(Ok(None), |files| files.look_out(root, &patterns, sealed));
         Self { root, patterns, before, lookout }
     }
 
     /// Returns the paths with which the patterns begin.
     pub(crate) fn starts(&self) -> Vec<PathBuf> {
         // The daemon has read them before.
-        let Ok(patterns) = Patterns::new(self.patterns) else { return Vec::new() };
+        let Ok(patterns) = Patterns::new(&self.patterns) else { return Vec::new() };
         patterns.starts().map(|start| self.root.join(start)).collect()
     }
 
@@ -46,13 +50,14 @@ impl<'a> Watch<'a> {
 
     /// Says which of them were changed since, and `how`; with `added` also which are new.
     pub(crate) fn touched(&self, how: &str, added: bool) -> Option<String> {
-        let (before, after) = match (&self.before, Files::find(self.root, self.patterns)) {
+        let (before, after) = match (&self.before, Files::find(self.root, &self.patterns)) {
             (Ok(before), Ok(after)) => (before, after),
             (Err(error), _) => return Some(unreadable(error)),
             (_, Err(error)) => return Some(unreadable(&error)),
         };
         // What is new below the start of a pattern decides, too. Elsewhere it may be what a setup installs.
-        let changed = after.changed_since(before, added).or_else(|| after.added_since(before, self.patterns));
+        let changed =
+            after.changed_since(before, added).or_else(|| after.added_since(before, &self.patterns));
         if let Some(files) = changed {
             return Some(format!("{how}: {files}"));
         }

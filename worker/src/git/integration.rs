@@ -1,5 +1,6 @@
 //! Integration: submitted work is merged with the integration branch, checked as it would be then, and the branch is moved.
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
@@ -7,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use teamd_shared::check::CheckReport;
-use teamd_shared::fingerprint::{Patterns, named};
+use teamd_shared::fingerprint::{Patterns, followed, named, on_the_way};
 use teamd_shared::job::{GitOrder, GitReport, Landed, PrepareOrder};
 use teamd_shared::merged::Merged;
 use teamd_shared::repository::Elsewhere;
@@ -19,6 +20,7 @@ use crate::check;
 use crate::tools::{LiveLog, Reader};
 
 const MERGE: &str = include_str!("merge.sh");
+const LINKS: &str = include_str!("links.sh");
 const SCRATCH: &str = include_str!("scratch.sh");
 const INTEGRATE: &str = include_str!("integrate.sh");
 const PUBLISH: &str = include_str!("publish.sh");
@@ -26,6 +28,9 @@ const KEEP_CACHE: &str = include_str!("keep_cache.sh");
 const DIFF: &str = include_str!("diff.sh");
 const SYNC: &str = include_str!("sync.sh");
 const LAND: &str = include_str!("land.sh");
+
+/// How many links in a row are followed, as the kernel does.
+const MOST_LINKS: usize = 40;
 
 /// Merges a commit with the tip of the integration branch, and runs the check on the result in the scratch clone.
 pub(super) async fn prepare(git: &Git<'_>, prepare: &PrepareOrder) -> Result<CheckReport, Failed> {
@@ -38,7 +43,8 @@ pub(super) async fn prepare(git: &Git<'_>, prepare: &PrepareOrder) -> Result<Che
     }
     let merged = Merged { commit: said.commit("merged")?, old: said.commit("tip")? };
     let prefix = said.one("prefix")?;
-    let touched = touched(&said, (Path::new(&prefix), &prepare.check.protect))?;
+    let protect = through_links(git, &merged.old, (Path::new(&prefix), &prepare.check.protect)).await?;
+    let touched = touched(&said, (Path::new(&prefix), &protect))?;
     let mut report = CheckReport { exit: Some(0), ..CheckReport::default() };
     if !prepare.check.commands.is_empty() {
         report = in_scratch(git, prepare, (&merged, &prefix)).await?;
@@ -66,6 +72,34 @@ fn touched(said: &Said, (prefix, protect): (&Path, &[String])) -> Result<Option<
     let (changed, submodules) = (said.all("changed"), said.all("submodule"));
     let files = changed.iter().map(Path::new).filter(decides);
     Ok(named(files.chain(submodules.iter().map(Path::new))))
+}
+
+/// Returns patterns, and what they are where links of a commit lead. A merge that changes such a link has touched it.
+async fn through_links(
+    git: &Git<'_>,
+    commit: &str,
+    (prefix, protect): (&Path, &[String]),
+) -> Result<Vec<String>, Failed> {
+    let mut targets: BTreeMap<PathBuf, Option<PathBuf>> = BTreeMap::new();
+    let mut all = protect.to_vec();
+    for _ in 0..MOST_LINKS {
+        let mut new = on_the_way(&all);
+        new.retain(|at| !targets.contains_key(at));
+        if new.is_empty() {
+            break;
+        }
+        let paths: Vec<String> =
+            new.iter().map(|at| prefix.join(at).to_string_lossy().into_owned()).collect();
+        let more = [("COMMIT", commit), ("PATHS", &paths.join("\n"))];
+        let said = git.run(LINKS, &repository(git.order), &more).await?;
+        targets.extend(new.into_iter().map(|at| (at, None)));
+        for (link, target) in said.all("link").iter().zip(said.all("target")) {
+            let link = Path::new(link).strip_prefix(prefix).unwrap_or(Path::new(link));
+            targets.insert(link.to_owned(), Some(PathBuf::from(target)));
+        }
+        all = followed(protect, |at| Ok(targets.get(at).cloned().flatten())).map_err(anyhow::Error::from)?;
+    }
+    Ok(all)
 }
 
 /// Runs the check in the scratch clone, in the directory in which the team lies.
@@ -225,7 +259,8 @@ pub(super) async fn sync(git: &Git<'_>, into: Option<&str>) -> Result<GitReport,
     let more = [("SOURCE", tree.as_str()), ("INTO", into.unwrap_or_default())];
     let said = git.run(SYNC, &repository(git.order), &more).await?;
     let commit = Some(said.one("commit")?).filter(|commit| !commit.is_empty());
-    Ok(GitReport::Synced { branch: said.one("branch")?, commit })
+    let shown = references::shown(git)?;
+    Ok(GitReport::Synced { branch: said.one("branch")?, commit, shown })
 }
 
 /// Fast-forwards a branch of the user.

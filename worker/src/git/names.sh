@@ -58,12 +58,14 @@ clone_team() {
 }
 
 # Tells whether what is integrated can be shown as a remote-tracking branch of this remote, in the repository of the user that is entered:
-# the user has no such remote or branch, no other team has that name, and nothing is lost with what it names now.
+# the user has no such remote or branch, no other team has that name there, and nothing is lost with what it names now.
 is_free() {
-    local name=refs/remotes/$1/integration held
+    local name=refs/remotes/$1/integration held common
+    common=$(git rev-parse --path-format=absolute --git-common-dir)
+    common=$(realpath -- "$common")
     ! git config --get-regexp "^remote\.$1\." || return 1
     ! git config --get-regexp '^remote\..*\.fetch$' | grep -qF ":refs/remotes/$1/" || return 1
-    ! grep -qxF -- "$name" <<<"${T_HELD-}" || return 1
+    ! grep -qxF -- "$name ${common//$'\n'/ }" <<<"${T_HELD-}" || return 1
     [ -z "$(git for-each-ref --count=1 "refs/heads/$1/integration" "refs/tags/$1/integration" "refs/remotes/$1/integration/")" ] || return 1
     ! git show-ref --verify --quiet "refs/remotes/$1" || return 1
     held=$(git rev-parse --verify --quiet "$name^{commit}") || return 0

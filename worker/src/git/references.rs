@@ -71,7 +71,8 @@ fn stamp_of(source: &Path) -> io::Result<String> {
     Ok(stamp)
 }
 
-/// Returns the names under which other teams show what they have integrated, one a line. A team that is gone has none.
+/// Returns the names under which other teams show what they have integrated, each with the repository in which it is, one a line. A team
+/// that is gone has none.
 pub(super) fn held(home: &Path) -> String {
     let Some(all) = home.parent() else { return String::new() };
     let mut held = Vec::new();
@@ -82,9 +83,36 @@ pub(super) fn held(home: &Path) -> String {
         }
         // As `git` has written it: no name of ours needs a quote.
         let config = fs::read_to_string(at.join("team.git/config")).unwrap_or_default();
-        held.extend(config.lines().filter_map(|line| line.strip_prefix("\tshown = ").map(str::to_owned)));
+        held.extend(place_of(&config));
     }
     held.join("\n")
+}
+
+/// Returns the name and the repository that the configuration of a team repository notes.
+fn place_of(config: &str) -> Option<String> {
+    let noted = |name: &str| config.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(" = "));
+    let source = unquoted(noted("\tsource")?);
+    let source = fs::canonicalize(&source).map_or(source, |real| real.to_string_lossy().into_owned());
+    Some(format!("{} {}", noted("\tshown")?, source.replace('\n', " ")))
+}
+
+/// Returns a value as it was before `git` wrote it into a configuration.
+fn unquoted(value: &str) -> String {
+    let mut plain = String::new();
+    let mut letters = value.chars();
+    while let Some(letter) = letters.next() {
+        match letter {
+            '"' => {}
+            '\\' => plain.extend(letters.next().map(|escaped| match escaped {
+                'n' => '\n',
+                't' => '\t',
+                'b' => '\u{8}',
+                other => other,
+            })),
+            other => plain.push(other),
+        }
+    }
+    plain
 }
 
 /// Returns what the directories of teams are called that are there.
@@ -95,6 +123,13 @@ fn living(all: &Path) -> Vec<String> {
     unread.iter().for_each(|why| tracing::warn!("what a team shows is not known: {why}"));
     let dirs = paths.iter().filter_map(|path| TeamDir::open(path).ok());
     dirs.map(|dir| StateDir::name_of_team(&dir)).collect()
+}
+
+/// Returns under which name the user is shown what is integrated, as the user would write it.
+pub(super) fn shown(git: &Git<'_>) -> Result<String, Failed> {
+    let config = fs::read_to_string(repository(git.order).join("config"))?;
+    let noted = config.lines().find_map(|line| line.strip_prefix("\tshown = refs/remotes/"));
+    Ok(noted.unwrap_or("team/integration").to_owned())
 }
 
 /// Notes under which name the user is shown what is integrated, if it is another one now.
@@ -113,6 +148,30 @@ pub(super) async fn note_shown(git: &Git<'_>, said: &Said) -> Result<(), Failed>
 #[expect(clippy::disallowed_methods, reason = "a test writes plain files")]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_is_noted_with_its_repository_also_if_git_quotes_that() {
+        let scratch = tempfile::tempdir().unwrap();
+        let source = scratch.path().canonicalize().unwrap().join("a; \"b\"\\c");
+        fs::create_dir(&source).unwrap();
+        let config = scratch.path().join("config");
+        for (name, value) in
+            [("teamd.source", source.as_os_str()), ("teamd.shown", "refs/remotes/x/integration".as_ref())]
+        {
+            let git = std::process::Command::new("git")
+                .arg("config")
+                .arg("--file")
+                .arg(&config)
+                .arg(name)
+                .arg(value)
+                .status();
+            assert!(git.unwrap().success());
+        }
+        let config = fs::read_to_string(&config).unwrap();
+        assert!(config.contains("\\\""), "git quotes it: {config}");
+        assert_eq!(place_of(&config), Some(format!("refs/remotes/x/integration {}", source.display())));
+        assert_eq!(place_of("[core]\n\tbare = true\n"), None);
+    }
 
     #[test]
     fn a_fetch_of_the_user_changes_the_stamp() {

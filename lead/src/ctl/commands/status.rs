@@ -33,6 +33,7 @@ use crate::ctl::wake::Wake;
 use crate::ctl::{escape, journal, money, roster, tokens, top};
 use crate::error::CommandResult;
 use crate::exit_code::ExitCode;
+use crate::unwritten;
 
 /// How long the daemon may take to say what it cannot do: the status does not depend on it.
 const PATIENCE: Duration = Duration::from_millis(300);
@@ -125,7 +126,7 @@ fn show(
             "the daemon {}, so what is shown here may be older than it looks",
             escape::line(why)
         ));
-        context.out.hint("free space on the disk: then it goes on by itself");
+        context.out.hint(format_args!("{}: then it goes on by itself", unwritten::next_step(why)));
     }
     if let Some(why) = roster.sandbox.as_ref().and_then(|sandbox| sandbox.weak.as_ref()) {
         context.out.note(format_args!("the sandbox is weak (--allow-weak-sandbox); not held: {why}"));

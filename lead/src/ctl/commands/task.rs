@@ -283,14 +283,11 @@ pub(in crate::ctl) fn details(team: &Team, task: &Task) -> String {
         ("check", checks.join("\n")),
         ("review", review(team, task)),
         ("failed checks", format!("{} of {}", task.attempts, task.max_attempts)),
-        (
-            "submitted",
-            task.submission.as_ref().map(|it| format!("by {}: {}", it.by, it.summary)).unwrap_or_default(),
-        ),
+        ("submitted", submitted(task)),
         ("last check", text(check.as_ref())),
         ("given back", given_back(task)),
         ("stalled", text(task.held_up().as_ref())),
-        ("sent back", text(task.returned.as_ref())),
+        ("sent back", sent_back(task)),
         ("verified", verified(task).to_owned()),
         ("protected files", text(task.result.as_ref().and_then(|it| it.touched_protected.as_ref()))),
         ("created", format!("{}, by {}", clock::time_of_day(task.created_at), task.created_by)),
@@ -298,6 +295,26 @@ pub(in crate::ctl) fn details(team: &Team, task: &Task) -> String {
     let status = paint(style(task.status), task.status.as_str());
     let heading = format!("{}  {}  {status}", paint(BOLD, task.id), crate::ctl::escape::line(&task.subject));
     facts(heading, &all)
+}
+
+/// Says who has submitted what. A branch of the user is no teammate's work, and has no summary.
+fn submitted(task: &Task) -> String {
+    let Some(submission) = &task.submission else { return String::new() };
+    match &task.branch {
+        Some(of) if submission.commit.as_ref() == Some(&of.commit) => {
+            format!("by you: {} at {}", of.name, of.commit.get(..12).unwrap_or(&of.commit))
+        }
+        _ => format!("by {}: {}", submission.by, submission.summary).trim_end_matches(": ").to_owned(),
+    }
+}
+
+/// Says how often it was sent back without a failed check, and why the last time.
+fn sent_back(task: &Task) -> String {
+    let why = task.returned.clone().unwrap_or_default();
+    match task.returns {
+        0 => why,
+        times => format!("{}: {why}", count(times as usize, "time")).trim_end_matches(": ").to_owned(),
+    }
 }
 
 /// Says how often in a row its owner has let it lie.
@@ -316,9 +333,7 @@ fn review(team: &Team, task: &Task) -> String {
         ApproveBy::Lead => "by the lead".to_owned(),
     });
     let waits = waits.map(|it| format!("{} waits for the answer", it.request_id));
-    let returns =
-        (task.returns > 0).then(|| format!("not approved {}", count(task.returns as usize, "time")));
-    by.into_iter().chain(waits).chain(returns).collect::<Vec<_>>().join(", ")
+    by.into_iter().chain(waits).collect::<Vec<_>>().join(", ")
 }
 
 /// Waits until a task is completed, or none is left to be done, and says so.
@@ -361,11 +376,12 @@ fn not_integrated(task: &Task) -> CommandError {
     let by = task.owner.as_ref().map(|owner| format!(" ({owner} works on it)")).unwrap_or_default();
     let failed = task.result.as_ref().and_then(|result| result.check.as_ref());
     let branch = task.branch.as_ref().map(|of| format!(" on {}", of.name)).unwrap_or_default();
+    let shown = task.branch.as_ref().and_then(|of| of.shown.as_deref()).unwrap_or("team/integration");
     let (why, next) = match (&task.returned, failed) {
         (Some(why), _) => (
             format!("it {why}"),
             format!(
-                "a teammate resolves task {id}, or you do: `git merge team/integration`{branch}, commit, and `teamctl land` again"
+                "a teammate resolves task {id}, or you do: `git merge {shown}`{branch}, commit, and `teamctl land` again"
             ),
         ),
         (None, Some(check)) => {

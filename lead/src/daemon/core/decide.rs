@@ -96,8 +96,8 @@ pub(crate) fn decide(view: &View<'_>, event: &Event, ids: &mut dyn Ids) -> Decis
             or_refuse(*client, view.task(*client, by, order, ids))
         }
         Event::Integrated { task, number, ended } => view.integrated((*task, *number), ended, ids),
-        Event::Synced(client, id, branch, commit) => {
-            or_refuse(*client, view.synced(*client, (id, branch, commit.as_deref()), ids))
+        Event::Synced(client, id, (branch, shown), commit) => {
+            or_refuse(*client, view.synced(*client, (id, (branch, shown), commit.as_deref()), ids))
         }
         Event::Landed(client, landed) => view.landed(*client, landed, ids),
         Event::Integrate => view.integrate_next(),

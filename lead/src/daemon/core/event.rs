@@ -144,7 +144,7 @@ pub(crate) enum Event {
     /// The integration branch contains the merged work of this submission, or has moved; or it could not be seen, and why.
     Integrated { task: TaskId, number: u32, ended: Result<bool, String> },
     /// This branch of the user is at this commit, which is not integrated; none: it is.
-    Synced(ReplyTo, RequestId, String, Option<String>),
+    Synced(ReplyTo, RequestId, (String, String), Option<String>),
     /// A branch of the user stands here after it was asked to land.
     Landed(ReplyTo, Landed),
     /// The next of the checked work may be integrated.

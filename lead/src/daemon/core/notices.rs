@@ -59,7 +59,7 @@ fn of_task(record: &TaskRecord, to: &str, seq: u64) -> Option<(Body, String)> {
             }
             TaskEvent::Released => format!("{title} is released{more}"),
             TaskEvent::Returned => {
-                format!("{title} was not approved {}: look at it", count(task.returns as usize, "time"))
+                format!("{title} was sent back {}: look at it", count(task.returns as usize, "time"))
             }
             TaskEvent::Stalled => format!("the check of {title} could not run{more}"),
             _ => return None,

@@ -15,6 +15,7 @@ use crate::daemon::core::dispatcher::Answer;
 use crate::daemon::core::event::{Incarnation, ReplyTo, Until};
 use crate::daemon::core::live::Live;
 use crate::daemon::core::quiet::obstacles;
+use crate::unwritten;
 
 /// The commands, and what they wait for.
 #[derive(Debug, Default)]
@@ -78,8 +79,9 @@ impl Waiters {
                     Some(unable) => format!("{name} cannot begin: {unable}; {why}"),
                     None => format!("{name} cannot begin: {why}"),
                 };
+                let next = unwritten::next_step(why);
                 let refusal = Refusal::new(RefusalCode::Failed, message).hint(format!(
-                    "free space on the disk: then it is recorded, and `teamctl status {name}` shows what became of it"
+                    "{next}: then it is recorded, and `teamctl status {name}` shows what became of it"
                 ));
                 answers.push((*client, Err(refusal)));
                 false

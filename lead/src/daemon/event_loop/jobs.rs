@@ -245,8 +245,8 @@ impl EventLoop {
                 Some(Event::Integrated { task, number, ended })
             }
             Purpose::Sync(client, id) => match ended {
-                Ok(JobReport::Git(GitReport::Synced { branch, commit })) => {
-                    Some(Event::Synced(client, id, branch, commit))
+                Ok(JobReport::Git(GitReport::Synced { branch, commit, shown })) => {
+                    Some(Event::Synced(client, id, (branch, shown), commit))
                 }
                 other => self.refuse(client, other),
             },

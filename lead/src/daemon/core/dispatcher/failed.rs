@@ -10,6 +10,7 @@ use teamd_shared::name::Name;
 use super::{Batch, Dispatcher, End, RETRY};
 use crate::daemon::core::event::{Action, Event, Incarnation, Now};
 use crate::daemon::core::owners::{NotWritten, Owners};
+use crate::unwritten;
 
 impl Dispatcher {
     /// Undoes the batch that could not be written: the state becomes what the file says, and every command is told why. The
@@ -45,7 +46,7 @@ impl Dispatcher {
                 self.end = Some(End::Failed(why.to_owned()));
             }
             if let Some(client) = event.client() {
-                let hint = hint(&event, stops, &forced);
+                let hint = hint((&event, &why), stops, &forced);
                 let refusal = Refusal::new(RefusalCode::Failed, why.clone()).hint(hint);
                 self.replies.push((client, Err(refusal)));
                 forced.into_iter().for_each(|it| self.events.push_front(Event::Forced { incarnation: it }));
@@ -133,16 +134,18 @@ impl Dispatcher {
 }
 
 /// Returns the next step after a command that could not be journaled.
-fn hint(event: &Event, stops: bool, forced: &[Incarnation]) -> String {
+fn hint((event, why): (&Event, &str), stops: bool, forced: &[Incarnation]) -> String {
+    let next = unwritten::next_step(why);
     let hint = match (event, forced) {
         _ if stops => {
-            "every teammate was killed, and the daemon ends, without a record of it; free space on the disk before the next \
-             `teamd start`"
+            format!(
+                "every teammate was killed, and the daemon ends, without a record of it; {next} before the next `teamd start`"
+            )
         }
         (_, [_, ..]) => {
-            "its process was killed all the same; that is recorded once there is space on the disk"
+            format!("its process was killed all the same; that is recorded later: {next}")
         }
-        _ => "nothing was changed; free space on the disk, and try again",
+        _ => format!("nothing was changed; {next}, and try again"),
     };
     match event {
         Event::Command(_, Command::Shutdown(order)) if order.force_after.is_some() && forced.is_empty() => {

@@ -89,7 +89,7 @@ impl View<'_> {
     pub(in crate::daemon::core::decide) fn synced(
         &self,
         client: ReplyTo,
-        (command, branch, commit): (&RequestId, &str, Option<&str>),
+        (command, (branch, shown), commit): (&RequestId, (&str, &str), Option<&str>),
         ids: &mut dyn Ids,
     ) -> Result<Decision, Refusal> {
         let reply = |tasks| Decision::default().act(Action::Reply(client, Ok(Done::Tasks(tasks))));
@@ -124,7 +124,11 @@ impl View<'_> {
         let Some(mut task) = begin.after(TaskEvent::Synced, self.now.wall) else {
             return Ok(reply(Vec::new()));
         };
-        task.branch = Some(UserBranch { name: branch.to_owned(), commit: commit.to_owned() });
+        task.branch = Some(UserBranch {
+            name: branch.to_owned(),
+            commit: commit.to_owned(),
+            shown: Some(shown.to_owned()),
+        });
         task.submission = Some(Submission {
             number: task.submission.as_ref().map_or(0, |before| before.number) + 1,
             by: Name::lead(),

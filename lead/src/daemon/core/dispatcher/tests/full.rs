@@ -94,7 +94,12 @@ fn a_command_that_a_job_has_prepared_is_refused_and_not_carried_out_later() {
     let looked = JobReport::Protected(Baseline::Hash("1".to_owned()));
     for event in [
         Event::Task(CLIENT, Actor::Person, add, Some(looked)),
-        Event::Synced(CLIENT, next_id(), "main".to_owned(), Some("0123456789ab".to_owned())),
+        Event::Synced(
+            CLIENT,
+            next_id(),
+            ("main".to_owned(), "team/integration".to_owned()),
+            Some("0123456789ab".to_owned()),
+        ),
     ] {
         let taken = fixture.on(event);
         assert_eq!(taken, ["append fails", "show", "refuse"], "at once, although an attempt has just failed");

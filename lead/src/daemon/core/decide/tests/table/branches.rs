@@ -21,7 +21,7 @@ impl Synced {
     /// Asks for the branch to be integrated; returns the task that does it.
     fn asks(&mut self, commit: Option<&str>) -> Option<Task> {
         let commit = commit.map(str::to_owned);
-        let decision = self.0.on(&Event::Synced(CLIENT, next_id(), "main".to_owned(), commit));
+        let decision = self.0.on(&Event::Synced(CLIENT, next_id(), branch(), commit));
         let Ok(Done::Tasks(tasks)) = reply(&decision) else { panic!("{decision:?}") };
         tasks.into_iter().next()
     }
@@ -59,6 +59,10 @@ impl Synced {
         self.0.on(&Event::Task(CLIENT, alice, TaskOrder::Claim(Some(id)), None));
         assert_eq!(self.task(id).status, TaskStatus::InProgress);
     }
+}
+
+fn branch() -> (String, String) {
+    ("main".to_owned(), "team/integration".to_owned())
 }
 
 fn begun() -> Synced {
@@ -121,7 +125,7 @@ fn a_task_of_a_branch_that_is_in_without_it_is_cancelled_and_its_owner_told() {
                 assert_eq!(it.asks(Some(COMMITS[1])).unwrap().id, 2);
                 it.is_integrated(2)
             }
-            1 => it.0.on(&Event::Synced(CLIENT, next_id(), "main".to_owned(), None)),
+            1 => it.0.on(&Event::Synced(CLIENT, next_id(), branch(), None)),
             _ => {
                 assert!(it.0.on(&landed(COMMITS[0])).records.is_empty(), "it has not landed");
                 it.0.on(&landed(COMMITS[1]))

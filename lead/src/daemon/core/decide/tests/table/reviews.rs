@@ -127,10 +127,8 @@ fn rejected_work_goes_back_to_its_owner_with_the_feedback_and_counts_no_attempt(
         let mut expected =
             vec![("alice".to_owned(), "task 1 (fix it) is not approved: mind the tests".to_owned())];
         if returns == MAX_RETURNS {
-            expected.push((
-                "lead".to_owned(),
-                "task 1 (fix it) was not approved 10 times: look at it".to_owned(),
-            ));
+            expected
+                .push(("lead".to_owned(), "task 1 (fix it) was sent back 10 times: look at it".to_owned()));
         }
         assert_eq!(told(&decision), expected);
         let asked = it.works();

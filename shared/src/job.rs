@@ -69,6 +69,9 @@ pub struct GitOrder {
     pub environment: Environment,
     /// Where commands of the team may or once could write.
     pub territory: Vec<String>,
+    /// What is seen of the home beside what tools need.
+    #[serde(default)]
+    pub visible: Vec<String>,
     /// What is copied into checkouts, which is never committed: paths beneath the repository.
     pub copied: Vec<String>,
     /// Seconds that it may take.

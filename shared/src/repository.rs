@@ -142,22 +142,89 @@ fn text_of(path: &Path, longest: u64) -> Option<Vec<u8>> {
     Some(text)
 }
 
-/// Returns the last value of a setting in a file of settings of `git`: what it includes does not count here.
-fn last_setting(text: &[u8], section: &str, key: &str) -> Option<OsString> {
-    let (mut is_in, mut found) = (false, None);
-    for line in text.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii) {
+/// Reads a file of settings of `git` that no link leads to.
+pub fn text_of_settings(path: &Path) -> Option<Vec<u8>> {
+    text_of(path, LONGEST_SETTINGS)
+}
+
+/// A setting of `git`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Setting {
+    /// In small letters.
+    pub section: String,
+    /// The name in quotes behind it; empty if there is none.
+    pub subsection: String,
+    /// In small letters.
+    pub key: String,
+    /// Its value.
+    pub value: Vec<u8>,
+}
+
+impl Setting {
+    /// Returns what it is called: `section.key`, or `section.subsection.key`.
+    pub fn name(&self) -> String {
+        let parts = [&self.section, &self.subsection, &self.key];
+        parts.into_iter().filter(|part| !part.is_empty()).cloned().collect::<Vec<_>>().join(".")
+    }
+}
+
+/// Returns the settings with a value of a file of settings of `git`, in order (`git-config(1)`).
+pub fn settings_of(text: &[u8]) -> Vec<Setting> {
+    let (mut section, mut subsection) = (String::new(), String::new());
+    let mut found = Vec::new();
+    for line in lines(text) {
+        let mut line = line.trim_ascii();
         if line.starts_with(b"[") {
-            let name = line[1..].split(|&byte| byte == b']').next().unwrap_or_default();
-            is_in = name.trim_ascii().eq_ignore_ascii_case(section.as_bytes());
-            continue;
+            let (name, rest) = header(&line[1..]);
+            let name = String::from_utf8_lossy(name).into_owned();
+            let (first, second) = name.split_once('"').unwrap_or((&name, ""));
+            section = first.trim().to_ascii_lowercase();
+            subsection = second.trim_end().trim_end_matches('"').to_owned();
+            line = rest.trim_ascii();
         }
         let Some(equals) = line.iter().position(|&byte| byte == b'=') else { continue };
-        let (name, value) = (line[..equals].trim_ascii(), line[equals + 1..].trim_ascii());
-        if is_in && name.eq_ignore_ascii_case(key.as_bytes()) {
-            found = Some(OsString::from_vec(plain(value)));
-        }
+        let key = String::from_utf8_lossy(line[..equals].trim_ascii()).to_ascii_lowercase();
+        let value = plain(line[equals + 1..].trim_ascii());
+        found.push(Setting { section: section.clone(), subsection: subsection.clone(), key, value });
     }
     found
+}
+
+/// Returns the lines of a file of settings: a backslash at an end joins two of them.
+fn lines(text: &[u8]) -> Vec<Vec<u8>> {
+    let (mut lines, mut begun) = (Vec::new(), Vec::new());
+    for line in text.split(|&byte| byte == b'\n') {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        let backslashes = line.iter().rev().take_while(|&&byte| byte == b'\\').count();
+        if backslashes % 2 == 1 && !line.trim_ascii_start().starts_with(b"#") {
+            begun.extend_from_slice(&line[..line.len() - 1]);
+            continue;
+        }
+        begun.extend_from_slice(line);
+        lines.push(std::mem::take(&mut begun));
+    }
+    lines
+}
+
+/// Parts the name of a section, which ends in a bracket that is not quoted, from what stands behind it.
+fn header(text: &[u8]) -> (&[u8], &[u8]) {
+    let mut is_quoted = false;
+    for (at, byte) in text.iter().enumerate() {
+        match byte {
+            b'"' => is_quoted = !is_quoted,
+            b']' if !is_quoted => return (&text[..at], &text[at + 1..]),
+            _ => {}
+        }
+    }
+    (text, b"")
+}
+
+/// Returns the last value of a setting in a file of settings of `git`: what it includes does not count here.
+fn last_setting(text: &[u8], section: &str, key: &str) -> Option<OsString> {
+    let is_it =
+        |setting: &Setting| setting.section == section && setting.subsection.is_empty() && setting.key == key;
+    let last = settings_of(text).into_iter().rfind(is_it)?;
+    Some(OsString::from_vec(last.value))
 }
 
 /// Takes the quotes and backslashes from a value, and a comment behind it.
@@ -215,6 +282,17 @@ mod tests {
         fs::write(root.join("tree/.git"), "gitdir: ../main/.git/worktrees/tree\n").unwrap();
         fs::write(found.own.join("gitdir"), "../../../../tree/.git\n").unwrap();
         assert_eq!(Elsewhere::find(&root.join("tree")), Some(found));
+    }
+
+    #[test]
+    fn settings_are_read_as_git_writes_them() {
+        let text = "[a] K = 1 ; one\n# [b]\n[includeIf \"gitdir:~/[x]/\"]\n\tpath = \"a # b\" # c\n[a]\n\tflag\n\tlong = x\\\n y\n\tend = \\\\\r\n";
+        let found = settings_of(text.as_bytes());
+        let found: Vec<_> =
+            found.iter().map(|it| (it.name(), String::from_utf8(it.value.clone()).unwrap())).collect();
+        let expected =
+            [("a.k", "1"), ("includeif.gitdir:~/[x]/.path", "a # b"), ("a.long", "x y"), ("a.end", "\\")];
+        assert_eq!(found, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
     }
 
     #[test]

@@ -236,6 +236,36 @@ fn a_tree_is_what_the_git_of_its_owner_says() {
 }
 
 #[test]
+fn what_the_users_settings_lead_to_in_dot_folders_is_seen_and_a_key_there_if_it_is_visible() {
+    let team = Team::of(User::at_hand()[0]);
+    user(
+        &team,
+        "mkdir ~/.gitconfig.d ~/.dotfiles ~/.keys; echo k > ~/.keys/k; set_to() { git config -f ~/.gitconfig.d/filters \"$@\"; }; \
+         set_to filter.strip.clean 'sed -e /OUTPUT/d'; set_to filter.loud.clean 'test -s ~/.keys/k && tr A-Z a-z'; \
+         set_to filter.loud.smudge 'test -s ~/.keys/k && tr a-z A-Z'; set_to filter.loud.required true; \
+         git config --global include.path '~/.gitconfig.d/filters'; git config --global core.excludesFile '~/.dotfiles/ignored'; \
+         printf '*.swp\\nteam.toml\\n' > ~/.dotfiles/ignored; git init -q -b main .; \
+         printf '*.nb filter=strip\\n*.loud filter=loud\\n' > .gitattributes; echo cell > a.nb; echo HELLO > a.loud; git add .; git commit -qm first",
+    );
+    team.write("team.toml", "[work]\ncheck = \"grep WORLD a.loud\"\n");
+    team.trust();
+    team.teamd(["start"]).ok();
+    let refused = team.teamctl(["spawn", "alice", "--checkout"]).exits(1);
+    let text = &refused.stderr;
+    assert!(text.contains("filter") && text.contains("`[sandbox] visible`"), "{text}");
+    team.write("team.toml", "[work]\ncheck = \"grep WORLD a.loud\"\n[sandbox]\nvisible = [\"~/.keys\"]\n");
+    team.trust();
+    team.teamctl(["spawn", "alice", "--checkout", "--auto"]).ok();
+    let work = "/bash touch left.swp; echo WORLD >> a.loud; printf 'cell\\ncell 2\\nOUTPUT 7\\n' > a.nb; git commit -qam work";
+    add(&team, &["one", "--description", work]);
+    assert_eq!(until(&team, 1, "completed")["result"]["verified"], "checked");
+    assert_eq!(git(&team, &["show", "integration:a.nb"]), "cell\ncell 2");
+    assert_eq!(git(&team, &["show", "integration:a.loud"]), "hello\nworld");
+    team.teamctl(["land"]).ok();
+    assert_eq!(user(&team, "cat a.loud; git status --porcelain"), "HELLO\nWORLD");
+}
+
+#[test]
 fn a_filter_that_fails_leaves_the_users_tree_as_it_was() {
     let team = team(
         User::at_hand()[0],
@@ -251,6 +281,7 @@ fn a_filter_that_fails_leaves_the_users_tree_as_it_was() {
     let before = user(&team, "git rev-parse HEAD");
     let refused = team.teamctl(["land"]).exits(7);
     assert!(refused.stderr.contains("main cannot be moved: z.x: smudge filter x failed"), "{refused:?}");
+    assert!(refused.stderr.contains("`[sandbox] visible`"), "{refused:?}");
     assert_eq!(
         user(&team, "git rev-parse HEAD; cat a.txt; ls"),
         format!("{before}\none\na.txt\nteam.toml\nz.x")

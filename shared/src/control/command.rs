@@ -127,6 +127,9 @@ pub enum IntegrationOrder {
         /// That of the command: filters of the user run with it, as they would by hand.
         #[serde(default)]
         environment: Option<Environment>,
+        /// What filters of the user see of the home beside what tools need.
+        #[serde(default)]
+        visible: Vec<String>,
     },
 }
 

@@ -162,7 +162,8 @@ async fn in_scratch(
 async fn fill(git: &Git<'_>, prepare: &PrepareOrder, (commit, prefix): (&str, &str)) -> Result<Said, Failed> {
     let at = scratch(git.order);
     // The files are as those of the one who has submitted them.
-    let order = GitOrder { environment: prepare.check.environment.clone(), ..git.order.clone() };
+    let (environment, visible) = (prepare.check.environment.clone(), prepare.check.sandbox.visible.clone());
+    let order = GitOrder { environment, visible, ..git.order.clone() };
     let git = &Git { order: &order, ..*git };
     let fill = async || {
         DirBuilder::new().recursive(true).mode(0o700).create(&at).context("cannot make the scratch clone")?;

@@ -77,9 +77,11 @@ put_back() {
 # What git is asked here is what the user would ask: filters and line ends are theirs. None of their hooks runs.
 forward() { said=$(judge git -c merge.autoStash=false merge --ff-only --no-overwrite-ignore --quiet --no-stat "$tip" 2>&1); }
 cannot_move() {
-    local why
+    local why next='fix that, then land again'
     why=$(grep -E '^(error|fatal):' <<<"$said" | tail -n 1 || true)
-    refuse "$branch cannot be moved: ${why#*: }${back:+; put back: $back}${left:+; not as before: $left}" 'fix that, then land again'
+    [[ $why != *' filter '*failed* ]] ||
+        next+='; what a filter reads below a dot folder of the home is hidden, unless `[sandbox] visible` of team.toml names it (`teamd trust`)'
+    refuse "$branch cannot be moved: ${why#*: }${back:+; put back: $back}${left:+; not as before: $left}" "$next"
 }
 back='' left=''
 named() { first 11 | paste -sd, | sed 's/,/, /g'; }

@@ -138,6 +138,13 @@ fn remove_stale_locks(repository: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// Says what to do if a filter of the user has failed: what it reads may be hidden.
+fn failed_filter(why: &str) -> Option<Refusal> {
+    let is_one = why.lines().any(|line| line.contains(" filter ") && line.contains(" failed"));
+    let hint = "what a filter reads below a dot folder of the home is hidden, unless `[sandbox] visible` of team.toml names it (`teamd trust`)";
+    is_one.then(|| Refusal::new(RefusalCode::Failed, why).hint(hint))
+}
+
 impl Git<'_> {
     /// Runs a script that may write in this directory and nowhere else, has no network, and is given these variables.
     pub(super) async fn run(
@@ -176,7 +183,8 @@ impl Git<'_> {
             }
         }
         let writable = repository.map(str::to_owned).into_iter().collect();
-        let sandbox = Sandbox { no_network: true, writable, ..Sandbox::default() };
+        let visible = self.order.visible.clone();
+        let sandbox = Sandbox { no_network: true, writable, visible, ..Sandbox::default() };
         let lock = self.lock_of(writes)?;
         let git = Git { lock: &lock, ..*self };
         let bounds = Bounds::default();
@@ -193,7 +201,7 @@ impl Git<'_> {
                 let (at, how) = (writes.display(), failure.unwrap_or_default());
                 let why = format!("git failed in {at} ({how}): {why}");
                 let why = why.trim_end_matches(|end: char| end == ':' || end.is_whitespace());
-                Err(match self.full_disk(why, writes) {
+                Err(match self.full_disk(why, writes).or_else(|| failed_filter(why)) {
                     Some(refusal) => Failed::Refused(refusal),
                     None => Failed::Other(anyhow!(why.to_owned())),
                 })

@@ -12,6 +12,7 @@
 mod bubblewrap;
 pub(crate) mod gate;
 mod git;
+mod git_settings;
 mod home;
 mod identity;
 pub(crate) mod init;

@@ -15,6 +15,7 @@ use teamd_shared::state::{StateDir, StateError, config_dir};
 use teamd_shared::team_dir::{DIR_MODE, TeamDir};
 
 use super::git::{self, Elsewhere};
+use super::git_settings::GitSettings;
 use super::home::{self, Home};
 use super::mount_table::{aliases, mounts};
 use super::place::Place;
@@ -56,6 +57,8 @@ pub(crate) struct Places {
     pub(crate) visible: Vec<PathBuf>,
     /// The folders of the tools that the environment names.
     pub(crate) tools: Vec<PathBuf>,
+    /// Where the user's settings of `git` begin.
+    pub(crate) git: GitSettings,
 }
 
 /// What an incarnation was begun with, as far as it says where things lie.
@@ -111,6 +114,7 @@ impl Places {
             ..Self::default()
         };
         places.tools = home::tools(environment, &places.homes);
+        places.git = GitSettings::of(environment, &places.homes);
         places.registers = registers(environment, &places.homes);
         let states = places.registers.iter().map(Register::state);
         for state in states.filter(|state| places.is_writable(state.root())) {
@@ -180,7 +184,7 @@ impl Places {
         let is_inside =
             |it: &PathBuf| self.is_writable(it) && it.join("HEAD").exists() && !it.join("commondir").exists();
         let git_files = written().map(|folder| folder.join(git::GIT));
-        let home = Home::look(self, &self.needed());
+        let home = Home::look(self, &self.needed()?);
         Ok(Present {
             secrets: secrets::present(self.secrets.paths()?, self, &home)?,
             shown: home.seen,
@@ -192,11 +196,12 @@ impl Places {
     }
 
     /// Returns what commands see although it can lie in a dot folder of a home.
-    fn needed(&self) -> Vec<PathBuf> {
+    fn needed(&self) -> Result<Vec<PathBuf>, String> {
         let own = [&self.workspace, &self.temp].into_iter().chain(&self.state).chain(&self.writable);
         let own = own.map(|place| &place.path).chain(&self.shown);
         let of_git = self.elsewhere.iter().flat_map(|tree| [&tree.own, &tree.common]);
-        own.chain(&self.visible).chain(&self.tools).chain(of_git).cloned().collect()
+        let settings = self.git.led_to(self, self.secrets.paths()?);
+        Ok(own.chain(&self.visible).chain(&self.tools).chain(of_git).cloned().chain(settings).collect())
     }
 
     /// Returns where team directories of the user, this one and others, and their registers lie now, by every path.

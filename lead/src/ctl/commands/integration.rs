@@ -82,7 +82,9 @@ pub(in crate::ctl) fn land(context: &Context, args: &Branch) -> CommandResult {
 fn try_to_land(context: &Context, args: &Branch) -> Result<Landed, CommandError> {
     let mut environment = Environment::of_self();
     environment.secrets.clear();
-    let order = IntegrationOrder::Land { into: args.into.clone(), environment: Some(environment) };
+    // What is not trusted shows nothing; `land` goes on without.
+    let visible = context.trusted_file().map(|file| file.team.sandbox.visible.clone()).unwrap_or_default();
+    let order = IntegrationOrder::Land { into: args.into.clone(), environment: Some(environment), visible };
     match ask(context, order, args.timeout)? {
         Done::Landed(landed) => Ok(landed),
         other => Err(unexpected(&other)),

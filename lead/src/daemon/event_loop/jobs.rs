@@ -98,7 +98,10 @@ impl EventLoop {
         };
         let purpose = Purpose::Task(client, by, order);
         let environment = self.dispatcher.live.member(&name).and_then(|it| it.environment.clone());
-        self.owned.add_git_job(team, GitJob { name, environment, step, purpose, task: Some(id) });
+        self.owned.add_git_job(
+            team,
+            GitJob { name, environment, step, purpose, task: Some(id), visible: Vec::new() },
+        );
         None
     }
 
@@ -145,7 +148,10 @@ impl EventLoop {
         };
         let step = GitStep::Remove { root: checkout.root.clone(), discard };
         let purpose = Purpose::Forget(client, name.clone());
-        self.owned.add_git_job(team, GitJob { name, environment: None, step, purpose, task: None });
+        self.owned.add_git_job(
+            team,
+            GitJob { name, environment: None, step, purpose, task: None, visible: Vec::new() },
+        );
         None
     }
 
@@ -154,9 +160,9 @@ impl EventLoop {
         let team = &self.dispatcher.team;
         let (step, purpose) = match command {
             IntegrationOrder::Sync { id, into } => (GitStep::Sync { into }, Purpose::Sync(client, id)),
-            IntegrationOrder::Land { into, environment } => {
+            IntegrationOrder::Land { into, environment, visible } => {
                 let (step, purpose) = (GitStep::Land { into }, Purpose::Answer(client));
-                let job = GitJob { name: Name::lead(), environment, step, purpose, task: None };
+                let job = GitJob { name: Name::lead(), environment, step, purpose, task: None, visible };
                 self.owned.add_git_job(team, job);
                 return None;
             }
@@ -179,7 +185,10 @@ impl EventLoop {
                 };
                 let step = GitStep::Diff { commit: None, root: checkout.root.clone() };
                 let purpose = Purpose::Answer(client);
-                self.owned.add_git_job(team, GitJob { name, environment: None, step, purpose, task: None });
+                self.owned.add_git_job(
+                    team,
+                    GitJob { name, environment: None, step, purpose, task: None, visible: Vec::new() },
+                );
                 return None;
             }
         };

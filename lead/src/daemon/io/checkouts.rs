@@ -1,6 +1,7 @@
 //! The orders of jobs that work with `git`: for the checkouts of teammates, and the team repository.
 
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 
 use teamd_shared::check::CheckOrder;
 use teamd_shared::checkout::{Checkout, CheckoutSettings};
@@ -9,6 +10,7 @@ use teamd_shared::environment::Environment;
 use teamd_shared::job::{GitOrder, GitStep, JobOrder, MakeOrder, PrepareOrder};
 use teamd_shared::journal::Team;
 use teamd_shared::name::Name;
+use teamd_shared::place::follow;
 use teamd_shared::settings::Settings;
 use teamd_shared::state::StateDir;
 use teamd_shared::task::{Task, TaskId};
@@ -50,12 +52,14 @@ impl Checkouts {
 impl Owned {
     /// Has a job done that works with `git`, unless the same one waits or runs.
     pub(crate) fn add_git_job(&mut self, team: &Team, job: GitJob) {
-        let GitJob { name, environment, step, purpose, task } = job;
+        let GitJob { name, environment, step, purpose, task, visible } = job;
+        let visible = see(team, (&name, &step), visible);
         let order = GitOrder {
             name: name.clone(),
             home: self.checkouts.home.clone(),
             environment: environment.unwrap_or_else(Environment::of_self),
             territory: team.territory().map(|(path, _)| path.to_string_lossy().into_owned()).collect(),
+            visible,
             copied: self.checkouts.settings.copy.clone(),
             timeout: team.work.timeout().as_secs_f64(),
             step,
@@ -72,7 +76,7 @@ impl Owned {
             Purpose::Check { task, .. } | Purpose::Integrate { task, .. } => Some(task),
             _ => None,
         };
-        self.add_git_job(team, GitJob { name, environment: None, step, purpose, task });
+        self.add_git_job(team, GitJob { name, environment: None, step, purpose, task, visible: Vec::new() });
     }
 
     /// Has submitted work merged and checked.
@@ -126,7 +130,7 @@ impl Owned {
         }));
         let (name, environment) = (order.name.clone(), Some(order.environment.clone()));
         let purpose = purpose(Box::new(order), Box::new(facts));
-        self.add_git_job(team, GitJob { name, environment, step, purpose, task: None });
+        self.add_git_job(team, GitJob { name, environment, step, purpose, task: None, visible: Vec::new() });
     }
 }
 
@@ -139,6 +143,35 @@ pub(crate) struct GitJob {
     pub(crate) purpose: Purpose,
     /// The task that it is about.
     pub(crate) task: Option<TaskId>,
+    /// What is seen of the home beside what the teammates see of it.
+    pub(crate) visible: Vec<String>,
+}
+
+/// Returns what a job sees of the home beside what tools need: what its teammate sees, or for the lead what any of them does. A path on
+/// which a link stands that a teammate can have made is left out.
+fn see(team: &Team, (name, step): (&Name, &GitStep), more: Vec<String>) -> Vec<String> {
+    let mut named = more;
+    if let GitStep::Make(make) = step {
+        named.extend(make.sandbox.visible.iter().cloned());
+    }
+    for (member, state) in &team.members {
+        if member == name || *name == Name::lead() {
+            named.extend(state.record.terms.sandbox.visible.iter().cloned());
+        }
+    }
+    let real = |path: &String| {
+        let found = follow(Path::new(path), |link| {
+            match team.territory().any(|(above, _)| link.starts_with(above)) {
+                true => Err(io::Error::from(io::ErrorKind::PermissionDenied)),
+                false => Ok(()),
+            }
+        });
+        found.ok()?.into_os_string().into_string().ok()
+    };
+    let mut seen: Vec<_> = named.iter().filter_map(real).collect();
+    seen.sort();
+    seen.dedup();
+    seen
 }
 
 /// Returns the checkout of a teammate, if it has one.

@@ -163,14 +163,17 @@ impl Owners for Owned {
         let step = GitStep::Branch { root: checkout.root.clone(), task };
         let purpose = Purpose::Offer(name.clone(), task);
         let (name, environment) = (name.clone(), environment.cloned());
-        self.add_git_job(team, GitJob { name, environment, step, purpose, task: Some(task) });
+        self.add_git_job(
+            team,
+            GitJob { name, environment, step, purpose, task: Some(task), visible: Vec::new() },
+        );
     }
 
     fn keep(&mut self, team: &Team, (name, task): (&Name, Option<TaskId>)) {
         let Some(checkout) = checkout_of(team, name) else { return };
         let step = GitStep::Keep { root: checkout.root.clone(), task, submit: false };
         let (name, purpose) = (name.clone(), Purpose::Keep(name.clone()));
-        self.add_git_job(team, GitJob { name, environment: None, step, purpose, task });
+        self.add_git_job(team, GitJob { name, environment: None, step, purpose, task, visible: Vec::new() });
     }
 
     fn show_tasks(&mut self, tasks: &[&Task]) {

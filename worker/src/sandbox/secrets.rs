@@ -110,7 +110,8 @@ const IN_A_HOME: [&str; 10] = [
     // Registries of packages.
     ".npmrc .yarnrc.yml .pypirc .config/pip .config/pypoetry/auth.toml .local/share/uv/credentials .cargo/credentials \
      .cargo/credentials.toml .gem/credentials .local/share/gem/credentials .bundle/config .gradle/gradle.properties \
-     .m2/settings.xml .m2/settings-security.xml .sbt/.credentials .sbt/credentials .sbt/1.0/credentials.sbt .lein/profiles.clj .lein/credentials.clj.gpg \
+     .m2/settings.xml .stack/upload .luarocks/upload_config.lua .coursier/credentials.properties \
+    .config/coursier/credentials.properties .ghc/ghci_history .julia/logs .m2/settings-security.xml .sbt/.credentials .sbt/credentials .sbt/1.0/credentials.sbt .lein/profiles.clj .lein/credentials.clj.gpg \
      .pub-cache/credentials.json .nuget/NuGet .dotnet/corefx .conan/.conan.db .conan2/credentials.json .julia/servers .platformio/appstate.json \
      .foundry/keystores .android/adbkey .android/debug.keystore .ivy2/.credentials .composer/auth.json .config/composer/auth.json \
      .config/cachix .huggingface/token .cache/huggingface/token .cache/huggingface/stored_tokens .kaggle",

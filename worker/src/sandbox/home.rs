@@ -15,22 +15,22 @@ use super::Places;
 
 /// What tools and shells need of a home; the known secrets in it are hidden one by one.
 const SEEN: &str = ".gitconfig .gitignore .gitignore_global .gitattributes .gitmessage .bashrc .bash_profile .bash_login .bash_logout \
-    .bash_aliases .bash_completion .profile      .inputrc .terminfo .dircolors .hushlogin \
+    .bash_aliases .bash_completion .profile .inputrc .terminfo .dircolors .hushlogin \
     .editorconfig .vimrc .nanorc .tool-versions .node-version .nvmrc .python-version .ruby-version .java-version .go-version \
     .clang-format .clang-tidy .rustfmt.toml .gemrc .irbrc .gdbinit .lldbinit .latexmkrc \
     .cargo .rustup .sccache .ccache .npm .npm-global .npm-packages .node-gyp .node .nvm .nodenv .fnm .volta .n .bun .deno .yarn .pnpm-store .pnpm .electron-gyp \
-    .corepack .pyenv .python .virtualenvs .venv .venvs .conda .miniconda .miniconda3 .miniforge3 .mambaforge .micromamba .poetry .pdm .pixi .rye .hatch  \
-     .matplotlib .keras .rbenv .rvm .gem .bundle .chruby .asdf .mise .proto .sdkman .jenv .jabba  .m2 .gradle .ivy2 .sbt .coursier .konan .kotlin \
-    .groovy .ant .mvn .lein .clojure .go .goenv .gvm .g .cabal .ghcup .ghc .stack .opam .elan .juliaup .julia  .mix .asdf-erlang .kerl .kiex .elixir-install \
+    .corepack .pyenv .python .virtualenvs .venv .venvs .conda .miniconda .miniconda3 .miniforge3 .mambaforge .micromamba .poetry .pdm .pixi .rye .hatch \
+    .matplotlib .keras .rbenv .rvm .gem .bundle .chruby .asdf .mise .proto .sdkman .jenv .jabba .m2 .gradle .ivy2 .sbt .coursier .konan .kotlin \
+    .groovy .ant .mvn .lein .clojure .go .goenv .gvm .g .cabal .ghcup .ghc .stack .opam .elan .juliaup .julia .mix .asdf-erlang .kerl .kiex .elixir-install \
     .dotnet .nuget .templateengine .omnisharp .phpenv .phpbrew .composer .perl5 .plenv .perlbrew .cpan .cpanm .luarocks .luaver .nimble .choosenim .dub .dvm .crystal \
-    .shards .zig .zvm .zls .swiftpm .swiftly .pub-cache .dartServer .fvm .flutter .foundry .svm .solcx .emsdk .emscripten_cache .wasmtime  .wasm-pack \
+    .shards .zig .zvm .zls .swiftpm .swiftly .pub-cache .dartServer .fvm .flutter .foundry .svm .solcx .emsdk .emscripten_cache .wasmtime .wasm-pack \
     .vcpkg .conan .conan2 .platformio .arduino15 .esp .espressif .texlive .texmf-var .texmf-config .nix-profile .nix-defexpr .linuxbrew .bazel .bazelisk .buildozer \
-    .fonts .fontconfig     .tfenv .tenv  .cmake .meson .xmake .nltk_data .triton .nv .torch";
+    .fonts .fontconfig .tfenv .tenv .cmake .meson .xmake .nltk_data .triton .nv .torch";
 
 /// Of these folders, in which each program has one of its own, only this is seen.
 const PARTS: &str = ".config/git .config/fish/completions .config/mise .config/uv .config/pypoetry .config/go .config/composer .config/yarn/global .config/pnpm-global \
-    .config/fontconfig .config/matplotlib .config/ccache .config/rustfmt .config/ripgrep .config/clangd .config/asdf .config/nvm  \
-    .local/bin .local/lib .local/lib64 .local/include  .local/man .local/opt .local/pipx .local/venvs .local/share/man .local/share/pnpm .local/share/mise .local/share/rtx \
+    .config/fontconfig .config/matplotlib .config/ccache .config/rustfmt .config/ripgrep .config/clangd .config/asdf .config/nvm \
+    .local/bin .local/lib .local/lib64 .local/include .local/man .local/opt .local/pipx .local/venvs .local/share/man .local/share/pnpm .local/share/mise .local/share/rtx \
     .local/share/uv .local/share/fnm .local/share/nvm .local/share/pipx .local/share/virtualenv .local/share/virtualenvs .local/share/pypoetry .local/share/pdm \
     .local/share/hatch .local/share/rye .local/share/gem .local/share/cargo .local/share/rustup .local/share/go .local/share/asdf .local/share/bash-completion \
     .local/share/fonts .local/share/coursier .local/share/swiftly .local/share/swift .local/share/opam .local/share/racket .local/share/julia .local/share/dotnet \
@@ -40,7 +40,7 @@ const PARTS: &str = ".config/git .config/fish/completions .config/mise .config/u
     .cache/puppeteer .cache/Cypress .cache/deno .cache/bun .cache/turbo .cache/composer .cache/ccache .cache/sccache .cache/mozilla-build .cache/bazel .cache/bazelisk .cache/buck2 \
     .cache/cargo .cache/zig .cache/zls .cache/rebar3 .cache/mix .cache/coursier .cache/huggingface .cache/torch .cache/torch_extensions .cache/triton .cache/matplotlib \
     .cache/fontconfig .cache/mesa_shader_cache .cache/mypy .cache/ruff .cache/black .cache/pylint .cache/prettier .cache/eslint .cache/tree-sitter .cache/clangd .cache/vcpkg .cache/conan \
-    .cache/mise .cache/fnm .cache/nix .cache/kotlin .cache/gradle .cache/dotnet .cache/NuGetPackages .cache/R .cache/staticcheck  .cache/phpactor .cache/JNA .cache/cabal .cache/rosetta";
+    .cache/mise .cache/fnm .cache/nix .cache/kotlin .cache/gradle .cache/dotnet .cache/NuGetPackages .cache/R .cache/staticcheck .cache/phpactor .cache/JNA .cache/cabal .cache/rosetta";
 
 /// What a folder of a home must be named by to be seen in part: its own folders each belong to a program.
 const SPLIT: [&str; 3] = [".config", ".local", ".cache"];
